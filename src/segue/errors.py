@@ -1,0 +1,225 @@
+"""Every error Segue raises, one root.
+
+    SegueError
+    ├── InvalidEvent                  a fact that may not be written
+    │   ├── ValueTooDeep              nested deeper than the codec's limit
+    │   └── IntegerTooLarge           more than 10,000 digits
+    ├── StorageError                  the store could not do what was asked
+    │   ├── InvalidSessionId
+    │   ├── SessionNotFound
+    │   ├── SessionExists
+    │   ├── CorruptJournal            damage that must be repaired before writing
+    │   └── BlobNotFound
+    ├── WriteRefused                  nothing was written, somebody else may write
+    │   ├── SessionBusy               another holder has the turn lease
+    │   ├── StaleWriter               an old epoch, or another expected_seq
+    │   └── LeaseRequired             a turn row without the lease
+    ├── SessionStateError
+    │   ├── NoSession                 no ambient session here
+    │   ├── TurnEnded                 the turn this writer belonged to is over
+    │   ├── TurnSettled
+    │   ├── TurnInProgress
+    │   ├── NotResumable
+    │   └── PendingCalls              a call in the history is still open
+    ├── DefinitionError               a function or option that cannot work, found when it is declared
+    │   └── RecursionLimit            (also RecursionError)
+    ├── ModelError                    reaching a model failed
+    │   ├── NoModel  MissingExtra  ModelAuthError  ModelRateLimited  ContextTooLong
+    │   ├── BadModelRequest  ModelUnavailable  ModelTimeout
+    │   └── InvalidReply              the reply is not one of the choices, or not of the schema
+    └── UsageError                    the caller's words are off (exit code 2)
+
+Signals are not errors: `Suspended` and `Cancelled` derive from BaseException, so that `except Exception`
+in a user's code does not swallow them.
+"""
+
+from __future__ import annotations
+
+
+class SegueError(Exception):
+    """Root of all errors. `str(error)` says what happened and what to do next."""
+
+    code = "error"
+    """Stable machine-readable name, also written to ERROR rows."""
+
+
+class InvalidEvent(SegueError):
+    """The event is not of the closed union, or a field has the wrong type. Nothing was written."""
+
+    code = "invalid_event"
+
+
+class ValueTooDeep(InvalidEvent):
+    code = "value_too_deep"
+
+
+class IntegerTooLarge(InvalidEvent):
+    code = "integer_too_large"
+
+
+class StorageError(SegueError):
+    code = "storage_error"
+
+
+class InvalidSessionId(StorageError):
+    code = "invalid_session_id"
+
+
+class SessionNotFound(StorageError):
+    code = "session_not_found"
+
+
+class SessionExists(StorageError):
+    code = "session_exists"
+
+
+class CorruptJournal(StorageError):
+    """Damage inside a journal. `path`, `line` (1-based) and `offset` (bytes) say where."""
+
+    code = "corrupt_journal"
+
+    def __init__(self, message: str, *, path: str = "", line: int = 0, offset: int = 0) -> None:
+        super().__init__(message)
+        self.path, self.line, self.offset = path, line, offset
+
+
+class BlobNotFound(StorageError):
+    code = "blob_not_found"
+
+
+class WriteRefused(SegueError):
+    code = "write_refused"
+
+
+class SessionBusy(WriteRefused):
+    """Another living holder has the turn lease. `holder` describes it (process id, source, since)."""
+
+    code = "session_busy"
+
+    def __init__(self, message: str, *, holder: str = "") -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+class StaleWriter(WriteRefused):
+    code = "stale_writer"
+
+
+class LeaseRequired(WriteRefused):
+    code = "lease_required"
+
+
+class SessionStateError(SegueError):
+    code = "session_state"
+
+
+class NoSession(SessionStateError):
+    code = "no_session"
+
+
+class TurnEnded(SessionStateError):
+    code = "turn_ended"
+
+
+class TurnSettled(SessionStateError):
+    code = "turn_settled"
+
+
+class TurnInProgress(SessionStateError):
+    code = "turn_in_progress"
+
+
+class NotResumable(SessionStateError):
+    code = "not_resumable"
+
+
+class PendingCalls(SessionStateError):
+    code = "pending_calls"
+
+    def __init__(self, message: str, *, call_ids: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.call_ids = call_ids or []
+
+
+class DefinitionError(SegueError):
+    code = "definition_error"
+
+
+class RecursionLimit(DefinitionError, RecursionError):
+    code = "recursion_limit"
+
+
+class ModelError(SegueError):
+    """Reaching a model failed. `retryable` tells whether the same request may succeed later."""
+
+    code = "model_error"
+    retryable = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds the provider asked to wait, or None."""
+
+
+class NoModel(ModelError):
+    code = "no_model"
+
+
+class MissingExtra(ModelError):
+    code = "missing_extra"
+
+
+class ModelAuthError(ModelError):
+    code = "model_auth"
+
+
+class ModelRateLimited(ModelError):
+    code = "model_rate_limited"
+    retryable = True
+
+
+class ContextTooLong(ModelError):
+    code = "context_too_long"
+
+
+class BadModelRequest(ModelError):
+    code = "bad_model_request"
+
+
+class ModelUnavailable(ModelError):
+    """Network failure, a broken stream, or a server error (5xx)."""
+
+    code = "model_unavailable"
+    retryable = True
+
+
+class ModelTimeout(ModelError):
+    """The deadline of the call passed, retries included."""
+
+    code = "model_timeout"
+
+
+class InvalidReply(ModelError):
+    """The model answered, but not with one of the choices or a value of the schema. `reply` is its text."""
+
+    code = "invalid_reply"
+
+    def __init__(self, message: str, *, reply: str = "") -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
+class UsageError(SegueError):
+    code = "usage"
+
+
+class Suspended(BaseException):
+    """Signal: the turn has an open wait. Not an error: an answer from anywhere lets it go on."""
+
+    def __init__(self, session_id: str, wait_ids: list[str]) -> None:
+        super().__init__(f"session {session_id} waits for {', '.join(wait_ids)}")
+        self.session_id, self.wait_ids = session_id, wait_ids
+
+
+class Cancelled(BaseException):
+    """Signal: the turn was cancelled by CANCEL_REQUESTED."""

@@ -1,0 +1,300 @@
+"""The closed union of facts. Each class is one `type`; its fields are the payload.
+
+Writing is strict: a field of the wrong type is refused by `segue.events.codec`. Fields that are None or empty by
+default are left out on disk. `called_by`, where present, is the node id of the agentic call that the row was written
+inside; rows with it belong to that call's own history, not to the conversation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Base of all facts. Subclasses set `TYPE`; `CONTROL` rows need no turn lease."""
+
+    TYPE: ClassVar[str] = ""
+    CONTROL: ClassVar[bool] = False
+
+    v: int = 1
+    """Version of the payload's shape; upcasts bring older ones up. Left out on disk while it is 1."""
+
+
+# --- turn rows: only the holder of the turn lease writes them ---------------------------------------------------
+
+
+class InvocationStarted(Event):
+    TYPE: ClassVar[str] = "INVOCATION_STARTED"
+    invocation_id: str
+    turn_id: str
+    reason: dict[str, Any]
+    """`{kind: user_message | direct_call | approval_decision | question_answer | recovery, input?, decision?, ...}`"""
+    agent_id: str = ""
+    source: str = ""
+    """The entry point: cli, code, test, server, ..."""
+    attempt: int = 1
+    resumes: str = ""
+    """The settled turn that this new turn resumes."""
+
+
+class NoMoreActions(Event):
+    """The turn finished."""
+
+    TYPE: ClassVar[str] = "NO_MORE_ACTIONS"
+    turn_id: str = ""
+
+
+class Error(Event):
+    """The turn's code failed. NO_MORE_ACTIONS follows."""
+
+    TYPE: ClassVar[str] = "ERROR"
+    message: str
+    code: str = ""
+
+
+class SessionError(Event):
+    """The turn died from outside: its process ended, its runner failed."""
+
+    TYPE: ClassVar[str] = "SESSION_ERROR"
+    message: str
+    code: str = ""
+    turn_id: str = ""
+
+
+class TurnSuspended(Event):
+    TYPE: ClassVar[str] = "TURN_SUSPENDED"
+    turn_id: str
+    waits: list[str] = []
+    """Ids of the open waits: tool call ids and question ids."""
+
+
+class TurnCancelled(Event):
+    TYPE: ClassVar[str] = "TURN_CANCELLED"
+    turn_id: str
+    reason: str = ""
+
+
+class HeadMoved(Event):
+    TYPE: ClassVar[str] = "HEAD_MOVED"
+    to_seq: int
+    """The row before a turn's first INVOCATION_STARTED; later rows leave the active path."""
+    reason: str = ""
+
+
+class MessageStart(Event):
+    TYPE: ClassVar[str] = "MESSAGE_START"
+    message_id: str
+    role: Literal["system", "developer", "user", "assistant"] = "assistant"
+    called_by: str = ""
+
+
+class MessageDelta(Event):
+    TYPE: ClassVar[str] = "MESSAGE_DELTA"
+    message_id: str
+    delta: dict[str, Any]
+    """`{type: text | reasoning, text}`; any other shape is a provider's own chunk, kept verbatim."""
+    called_by: str = ""
+
+
+class MessageEnd(Event):
+    TYPE: ClassVar[str] = "MESSAGE_END"
+    message_id: str
+    finish_reason: str = ""
+    framework_state: Any = None
+    called_by: str = ""
+
+
+class ToolCall(Event):
+    TYPE: ClassVar[str] = "TOOL_CALL"
+    tool_call_id: str
+    name: str
+    arguments: Any
+    """A JSON value, or the model's own text where it was not a JSON object."""
+    called_by: str = ""
+
+
+class ToolStarted(Event):
+    TYPE: ClassVar[str] = "TOOL_STARTED"
+    tool_call_id: str
+    attempt: int = 1
+    idempotency_key: str = ""
+    called_by: str = ""
+
+
+class ToolResult(Event):
+    TYPE: ClassVar[str] = "TOOL_RESULT"
+    tool_call_id: str
+    result: Any
+    """null, false, 0, {} and [] are results."""
+    is_error: bool = False
+    called_by: str = ""
+
+
+class ToolApprovalRequired(Event):
+    TYPE: ClassVar[str] = "TOOL_APPROVAL_REQUIRED"
+    tool_call_id: str
+    name: str
+    arguments: Any
+    reason: str = ""
+    digest: str = ""
+    """Of name and arguments as they will run; a grant names it."""
+    called_by: str = ""
+
+
+class TranscriptCompacted(Event):
+    TYPE: ClassVar[str] = "TRANSCRIPT_COMPACTED"
+    messages: list[dict[str, Any]]
+    replaces_up_to_seq: int
+
+
+class QuestionAsked(Event):
+    TYPE: ClassVar[str] = "QUESTION_ASKED"
+    question_id: str
+    """Also the node id of the question in the call graph."""
+    question: str
+    options: list[str] = []
+    schema: dict[str, Any] | None = None
+    timeout: float | None = None
+    """Seconds, or None to wait for ever."""
+    called_by: str = ""
+
+
+class CallStarted(Event):
+    TYPE: ClassVar[str] = "CALL_STARTED"
+    node_id: str
+    kind: Literal["function", "model", "tool", "question", "step"]
+    name: str
+    """Functions: `module:qualname`. Models: the model's name."""
+    called_by: str = ""
+    """Node id of the caller; empty for a root call."""
+    predecessor: str = ""
+    """Node id of the call before it: the previous sibling of the same caller, or the previous root call."""
+    arguments: Any = None
+    attempt: int = 1
+    turn_id: str = ""
+    doc: str = ""
+    """The function's docstring as the model gets it."""
+    expose: str = ""
+    context: str = ""
+    """Models: digest of the entry under context/ that says what was sent."""
+
+
+class CallEnded(Event):
+    TYPE: ClassVar[str] = "CALL_ENDED"
+    node_id: str
+    status: Literal["completed", "failed", "cancelled", "interrupted", "suspended"]
+    """completed, failed, cancelled are terminal and the first one wins; the others are not."""
+    result: Any = UNSET
+    error: dict[str, Any] | None = None
+    """`{type, message, code?}`"""
+    usage: dict[str, Any] | None = None
+    """`{input_tokens, output_tokens, ...}`"""
+
+
+class FileBackedUp(Event):
+    TYPE: ClassVar[str] = "FILE_BACKED_UP"
+    turn_id: str
+    node_id: str = ""
+    path: str
+    existed: bool
+    blob: str = ""
+
+
+# --- control rows: anyone appends them, at any time ----------------------------------------------------------------
+
+
+class SessionCreated(Event):
+    TYPE: ClassVar[str] = "SESSION_CREATED"
+    CONTROL: ClassVar[bool] = True
+    agent_id: str = ""
+    source: str = ""
+    title: str = ""
+    cwd: str = ""
+    tags: list[str] = []
+    forked_from: dict[str, Any] | None = None
+    """`{session_id, seq}`"""
+
+
+class SessionUpdated(Event):
+    """Only the fields that change are set."""
+
+    TYPE: ClassVar[str] = "SESSION_UPDATED"
+    CONTROL: ClassVar[bool] = True
+    title: str | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+    pinned: bool | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+
+
+class TurnSubmitted(Event):
+    TYPE: ClassVar[str] = "TURN_SUBMITTED"
+    CONTROL: ClassVar[bool] = True
+    client_id: str
+    reason: dict[str, Any]
+    mode: Literal["queue", "steer", "refuse"] = "queue"
+
+
+class CancelRequested(Event):
+    TYPE: ClassVar[str] = "CANCEL_REQUESTED"
+    CONTROL: ClassVar[bool] = True
+    turn_id: str = ""
+    reason: str = ""
+
+
+class ToolApprovalGranted(Event):
+    TYPE: ClassVar[str] = "TOOL_APPROVAL_GRANTED"
+    CONTROL: ClassVar[bool] = True
+    tool_call_id: str
+    digest: str = ""
+    arguments: Any = UNSET
+    """Edited arguments, when the reviewer changed them."""
+    approver: str = ""
+    expires_at: str = ""
+    rule_id: str = ""
+
+
+class ToolApprovalDenied(Event):
+    TYPE: ClassVar[str] = "TOOL_APPROVAL_DENIED"
+    CONTROL: ClassVar[bool] = True
+    tool_call_id: str
+    reason: str = ""
+    approver: str = ""
+
+
+class ApprovalRuleSet(Event):
+    TYPE: ClassVar[str] = "APPROVAL_RULE_SET"
+    CONTROL: ClassVar[bool] = True
+    rule_id: str
+    tool: str
+    predicate: dict[str, Any] | None = None
+
+
+class QuestionAnswered(Event):
+    TYPE: ClassVar[str] = "QUESTION_ANSWERED"
+    CONTROL: ClassVar[bool] = True
+    question_id: str
+    answer: Any
+    by: str = ""
+
+
+class CallResolved(Event):
+    TYPE: ClassVar[str] = "CALL_RESOLVED"
+    CONTROL: ClassVar[bool] = True
+    call_id: str
+    action: Literal["retry", "skip", "result"]
+    result: Any = UNSET
+    by: str = ""
+
+
+def _leaves(cls: type[Event]) -> list[type[Event]]:
+    return [leaf for sub in cls.__subclasses__() for leaf in [sub, *_leaves(sub)]]
+
+
+EVENTS: dict[str, type[Event]] = {cls.TYPE: cls for cls in _leaves(Event)}
+"""Type string -> class, for the whole union."""
+
+EVENT_TYPES: frozenset[str] = frozenset(EVENTS)
+CONTROL_TYPES: frozenset[str] = frozenset(name for name, cls in EVENTS.items() if cls.CONTROL)

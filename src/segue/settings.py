@@ -1,0 +1,61 @@
+"""The only reader of environment and configuration, lazily: nothing is read at import."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from segue.errors import UsageError
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    home: Path
+    """SEGUE_HOME, default `~/.segue`. Sessions are in `home/sessions`, the configuration is `home/config.toml`."""
+    model: str
+    """SEGUE_MODEL or `model` in the configuration; empty when neither is set."""
+    model_from: str
+    """Where `model` comes from, for people: "SEGUE_MODEL", "config.toml", or empty."""
+    deployment_id: str
+    """SEGUE_DEPLOYMENT_ID: names the code that writes; default `local`."""
+
+    @property
+    def sessions(self) -> Path:
+        return self.home / "sessions"
+
+    @property
+    def models(self) -> Path:
+        """Where fetched weights are kept."""
+        return self.home / "models"
+
+
+def load_settings() -> Settings:
+    """Read environment and configuration file now. Raises `UsageError` when the file is not valid TOML."""
+    home = Path(os.environ.get("SEGUE_HOME") or Path.home() / ".segue").absolute()
+    config = _read_config(home / "config.toml")
+    from_environment = os.environ.get("SEGUE_MODEL", "")
+    model = from_environment or str(config.get("model", ""))
+    origin = "SEGUE_MODEL" if from_environment else "config.toml" if model else ""
+    return Settings(
+        home=home,
+        model=model,
+        model_from=origin,
+        deployment_id=os.environ.get("SEGUE_DEPLOYMENT_ID") or str(config.get("deployment_id", "local")),
+    )
+
+
+def environment(name: str) -> str:
+    """One variable, empty when unset: provider keys and base URLs are read through this, when they are needed."""
+    return os.environ.get(name, "")
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}. Fix or remove it.") from error
