@@ -194,7 +194,7 @@ class CallEnded(Event):
     """`{input_tokens, output_tokens, ...}`"""
 
 
-class FileBackedUp(Event):
+class FileBackedUp(Event, kw_only=True):
     TYPE: ClassVar[str] = "FILE_BACKED_UP"
     turn_id: str
     node_id: str = ""
