@@ -1,8 +1,9 @@
 """Facts to bytes and back. Strict when writing, tolerant when reading, exact to the byte both ways.
 
 The fast way is msgspec, and it proves itself: what it wrote is read back and compared before it is believed.
-So nothing that it would change silently (NaN, bytes, keys that are not text) reaches the disk. What it refuses
-or changes goes the slow way, `json_text`, which either keeps the value exactly or says what is wrong with it.
+So nothing that it would change silently (NaN, bytes, keys that are not text) reaches the disk. What it
+refuses or changes goes the slow way, `json_text`, which keeps the value exactly or says what is wrong with
+it.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ def decode_json(data: bytes | str) -> Any:
 def encode_payload(event: Event) -> bytes:
     """The fact's fields as JSON; those that hold their default are left out.
 
-    Raises `InvalidEvent` naming type, field and problem when the event is not of the union, or a field has the
-    wrong type or holds what is not JSON; `ValueTooDeep` and `IntegerTooLarge` when it holds too much of it.
+    Raises `InvalidEvent` naming type, field and problem when the event is not of the union, or a field has
+    the wrong type or holds what is not JSON; `ValueTooDeep` and `IntegerTooLarge` when it holds too much of
+    it.
     """
     decode = _EVENT_DECODERS.get(type(event))
     if decode is None:

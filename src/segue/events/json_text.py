@@ -1,8 +1,9 @@
 """JSON text without loss, by hand: what msgspec refuses. Slow, and used only for that.
 
 Kept beyond other libraries: lone surrogates (escaped), integers of up to 10,000 digits whatever limit the
-interpreter has, numbers beyond the range of a float (read as the exact integer), and every failure as one of our
-errors. The text has the form that `msgspec.json.encode` gives, so that it does not matter who wrote a row.
+interpreter has, numbers beyond the range of a float (read as the exact integer), and every failure as one of
+our errors. The text has the form that `msgspec.json.encode` gives, so that it does not matter who wrote a
+row.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class _Writer:
             self.path.pop()
         self.parts.append(b"]")
 
-    def _object(self, items: dict[Any, Any], room: int) -> None:
+    def _object(self, items: Any, room: int) -> None:
         separator = b"{"
         for key, item in items.items():
             if not isinstance(key, str):
@@ -195,7 +196,7 @@ def _scaled(number: Decimal) -> int:
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     whole = digits[:exponent] if exponent < 0 else digits
-    value = _integer("".join(map(str, whole))) * 10 ** max(exponent, 0)
+    value: int = _integer("".join(map(str, whole))) * 10 ** max(exponent, 0)
     return -value if sign else value
 
 

@@ -1,0 +1,398 @@
+"""The journal of one session: the only writer. It stamps facts, demands the lease, appends, reads, watches.
+
+Thread-safe. Text deltas are the only rows that wait: for at most 50 ms or 32 KiB, and never past the
+journal's next append. Everything else is queued at once, in the order of the calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import heapq
+import itertools
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+import msgspec
+
+from segue import ids
+from segue.errors import InvalidEvent, LeaseRequired
+from segue.events.codec import encode_payload
+from segue.events.envelope import Envelope
+from segue.events.facts import Event, MessageDelta
+from segue.stores.protocol import Draft, Lease, Store
+
+DELTA_SECONDS = 0.05
+"""How long streamed text may wait for more of it."""
+DELTA_BYTES = 32 * 1024
+"""How much streamed text may wait, in UTF-8."""
+EXIT_SECONDS = 5.0
+"""How long the exit of the interpreter may take to write what still waits, per journal."""
+
+DeltaKind = Literal["text", "reasoning"]
+
+
+class View(Protocol):
+    """A fold that is kept up to date: made without arguments, then given every row once, in order."""
+
+    def apply(self, envelope: Envelope) -> Any: ...
+
+
+V = TypeVar("V", bound=View)
+
+
+class _Held(msgspec.Struct):
+    """Text that waits for more of the same message, kind and caller."""
+
+    message_id: str
+    kind: DeltaKind
+    called_by: str
+    lease: Lease
+    texts: list[str]
+    size: int = 0
+
+    def continues(self, message_id: str, kind: DeltaKind, called_by: str, lease: Lease) -> bool:
+        return (self.message_id, self.kind, self.called_by, self.lease) == (
+            message_id,
+            kind,
+            called_by,
+            lease,
+        )
+
+    def event(self) -> MessageDelta:
+        delta = {"type": self.kind, "text": "".join(self.texts)}
+        return MessageDelta(message_id=self.message_id, delta=delta, called_by=self.called_by)
+
+
+class Journal:
+    """Use `open_journal`: two journals of one session in one process would each hold their own text back."""
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: str,
+        *,
+        deployment_id: str = "local",
+        clock: ids.Clock = ids.utc_now,
+        id_source: ids.IdSource = ids.new_id,
+    ) -> None:
+        self.store, self.session_id, self.deployment_id = store, session_id, deployment_id
+        self.opened = False
+        """For the session layer: whether this process has looked after a dead writer already."""
+        self._clock, self._new_id = clock, id_source
+        self._start_anew()
+        _processes.watch(self)
+
+    def _start_anew(self) -> None:
+        """Own locks, nothing held back, nothing folded. A forked child needs it too: its parent writes what
+        is held,
+        and may have been folding."""
+        self._lock = threading.RLock()
+        self._view_lock = threading.RLock()
+        self._held: _Held | None = None
+        self._flushes: list[tuple[Lease, Future[list[int]]]] = []
+        self._views: dict[type[View], View] = {}
+        self._folded = 0
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    def append(
+        self, *events: Event, lease: Lease | None = None, expected_seq: int | None = None
+    ) -> list[int]:
+        """Write facts, all or none. On return they are durable and visible; gives their seqs.
+
+        Raises `InvalidEvent` and `LeaseRequired` before anything is queued, `StaleWriter` or `StorageError`
+        when the store refused; and what an earlier background write of text under this lease failed with.
+        """
+        return self.submit(*events, lease=lease, expected_seq=expected_seq).result()
+
+    async def append_async(
+        self, *events: Event, lease: Lease | None = None, expected_seq: int | None = None
+    ) -> list[int]:
+        """`append` without blocking the loop. Cancelling it does not take back what was queued."""
+        return await asyncio.wrap_future(self.submit(*events, lease=lease, expected_seq=expected_seq))
+
+    def submit(
+        self, *events: Event, lease: Lease | None = None, expected_seq: int | None = None
+    ) -> Future[list[int]]:
+        """Queue an append, behind the text that waits. Its future cannot be cancelled."""
+        drafts = self._drafts(events, lease)
+        with self._lock:
+            self._raise_failed_flush(lease)
+            held, self._held = self._held, None
+            if held is not None and (held.lease != lease or expected_seq is not None or not drafts):
+                self._submit_held(held)
+            elif held is not None:
+                drafts = (
+                    self._drafts([held.event()], lease) + drafts
+                )  # one append: neither row without the other
+            if not drafts:
+                return _done([])
+            future = self.store.submit(self.session_id, drafts, lease=lease, expected_seq=expected_seq)
+        return _uncancellable(future, len(events))
+
+    def buffer_delta(
+        self, message_id: str, kind: DeltaKind, text: str, *, called_by: str = "", lease: Lease
+    ) -> None:
+        """Hold streamed text back for a moment, so that a row holds more than a token.
+
+        Raises what an earlier background write under this lease failed with.
+        """
+        if type(text) is not str or kind not in ("text", "reasoning"):
+            raise InvalidEvent(
+                f"MESSAGE_DELTA.delta: a {kind!r} of {type(text).__name__} is not text or reasoning"
+            )
+        with self._lock:
+            self._raise_failed_flush(lease)
+            if self._held is not None and not self._held.continues(message_id, kind, called_by, lease):
+                self._flush_held()
+            if self._held is None:
+                self._held = _Held(message_id, kind, called_by, lease, [])
+                _processes.flusher.schedule(self)
+            self._held.texts.append(text)
+            self._held.size += len(text.encode("utf-8", "surrogatepass"))
+            if self._held.size >= DELTA_BYTES:
+                self._flush_held()
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Write the text that waits. On return it is durable; raises what writing any of it failed with."""
+        with self._lock:
+            self._flush_held()
+            flushes, self._flushes = self._flushes, []
+        for _, future in flushes:
+            future.result(timeout)
+
+    def _drafts(self, events: Sequence[Event], lease: Lease | None) -> list[Draft]:
+        created_at = self._clock()
+        drafts = [self._draft(event, created_at) for event in events]
+        if (
+            lease is None
+            and (turn_row := next((event for event in events if not event.CONTROL), None)) is not None
+        ):
+            raise LeaseRequired(
+                f"{turn_row.TYPE} is a turn row: acquire the turn lease of {self.session_id} first"
+            )
+        return drafts
+
+    def _draft(self, event: Event, created_at: str) -> Draft:
+        payload = encode_payload(event)
+        return Draft(self._new_id("evt"), self.deployment_id, event.TYPE, payload, created_at)
+
+    def _flush_held(self) -> None:
+        with self._lock:
+            held, self._held = self._held, None
+            if held is not None:
+                self._submit_held(held)
+
+    def _submit_held(self, held: _Held) -> None:
+        try:
+            drafts = self._drafts([held.event()], held.lease)
+            future = self.store.submit(self.session_id, drafts, lease=held.lease)
+        except Exception as error:  # told to the next append under this lease, as a failed write is
+            future = Future()
+            future.set_exception(error)
+        self._flushes.append((held.lease, future))
+
+    def _raise_failed_flush(self, lease: Lease | None) -> None:
+        """Forget the flushes that are done; the first failure of this lease's is the caller's to know."""
+        if not self._flushes:
+            return
+        done = [future for owner, future in self._flushes if owner == lease and future.done()]
+        self._flushes = [flush for flush in self._flushes if flush[1] not in done]
+        for error in (future.exception() for future in done):
+            if error is not None:
+                raise error
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    @property
+    def last_seq(self) -> int:
+        """Seq of the last visible row, 0 for none."""
+        return self.store.last_seq(self.session_id)
+
+    def read(self, after_seq: int = 0) -> Iterator[Envelope]:
+        """The visible rows after `after_seq`."""
+        return self.store.read(self.session_id, after_seq)
+
+    def watch(self, after_seq: int = 0, *, stop: threading.Event | None = None) -> Iterator[list[Envelope]]:
+        """Batches of rows after `after_seq`, as they become visible anywhere, until `stop` is set."""
+        return self.store.watch(self.session_id, after_seq, stop=stop)
+
+    def view(self, cls: type[V]) -> V:
+        """The fold of all rows visible now. One instance a class, and each row is read once for all of them.
+
+        The instance is shared and grows at the next `view` call of any thread: use `viewing` to iterate over
+        one that other threads use.
+        """
+        with self._view_lock:
+            self._catch_up()
+            if cls not in self._views:
+                self._views[cls] = self._fold(cls)
+            return cast(V, self._views[cls])
+
+    @contextlib.contextmanager
+    def viewing(self, cls: type[V]) -> Iterator[V]:
+        """`view`, unchanged by other threads inside the with-block."""
+        with self._view_lock:
+            yield self.view(cls)
+
+    def _catch_up(self) -> None:
+        last = self.last_seq
+        if last < self._folded:  # the session was deleted and made again
+            self._views, self._folded = {}, 0
+        if last == self._folded or not self._views:
+            return
+        views = list(self._views.values())
+        for envelope in self.read(self._folded):
+            try:
+                for view in views:
+                    view.apply(envelope)
+            except BaseException:  # one view has the row, another has not: fold again from the start
+                self._views, self._folded = {}, 0
+                raise
+            self._folded = envelope.seq
+
+    def _fold(self, cls: type[V]) -> V:
+        """A new view: of as many rows as the others have, or of all when it is the first."""
+        view = cls()
+        last = self._folded if self._views else self.last_seq
+        for envelope in itertools.takewhile(lambda row: row.seq <= last, self.read()):
+            view.apply(envelope)
+        self._folded = last
+        return view
+
+    # --- the lease ----------------------------------------------------------------------------------------
+
+    def acquire(self, *, holder: str, wait: float = 0.0) -> Lease:
+        """The right to write turn rows. Raises `SessionBusy` naming who has it, after `wait` seconds."""
+        return self.store.acquire(self.session_id, holder=holder, wait=wait)
+
+    def release(self, lease: Lease) -> None:
+        """Write the text that waits and give the lease back, which happens even when that write fails."""
+        try:
+            self.flush()
+        finally:
+            self.store.release(lease)
+
+
+def open_journal(
+    store: Store,
+    session_id: str,
+    *,
+    deployment_id: str = "local",
+    clock: ids.Clock = ids.utc_now,
+    id_source: ids.IdSource = ids.new_id,
+) -> Journal:
+    """The one journal of a session in this process, with the options of whoever opened it first."""
+    key = (id(store), session_id)
+    with _processes.lock:
+        journal = _processes.journals.get(key)
+        if journal is None:
+            journal = Journal(
+                store, session_id, deployment_id=deployment_id, clock=clock, id_source=id_source
+            )
+            _processes.journals[key] = journal
+        return journal
+
+
+def flush_journals(store: Store | None = None) -> None:
+    """Write the text that waits in every journal of a store, or of all: for whoever closes the store."""
+    for journal in _processes.alive():
+        if store is None or journal.store is store:
+            journal.flush(EXIT_SECONDS)
+
+
+class _Flusher:
+    """One daemon thread for all journals, started when the first text waits."""
+
+    def __init__(self) -> None:
+        self._due: list[
+            tuple[float, int, Journal]
+        ] = []  # holds the journal: what waits outlives its last user
+        self._order = itertools.count()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def schedule(self, journal: Journal) -> None:
+        with self._changed:
+            heapq.heappush(self._due, (time.monotonic() + DELTA_SECONDS, next(self._order), journal))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="segue-deltas", daemon=True)
+                self._thread.start()
+                atexit.register(flush_journals)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            journal = self._next()
+            journal._flush_held()
+            del journal  # or the thread would keep the last one alive
+
+    def _next(self) -> Journal:
+        with self._changed:
+            while True:
+                wait = self._due[0][0] - time.monotonic() if self._due else None
+                if wait is not None and wait <= 0:
+                    return heapq.heappop(self._due)[2]
+                self._changed.wait(wait)
+
+
+class _Processes:
+    """What this process has open. A forked child opens its own; journals it inherited start anew."""
+
+    def __init__(self) -> None:
+        self._forks_watched = False
+        self._alive: weakref.WeakSet[Journal] = weakref.WeakSet()
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.lock = threading.RLock()
+        self.journals: weakref.WeakValueDictionary[tuple[int, str], Journal] = weakref.WeakValueDictionary()
+        self.flusher = _Flusher()
+
+    def watch(self, journal: Journal) -> None:
+        with self.lock:
+            self._alive.add(journal)
+            if not self._forks_watched:
+                self._forks_watched = True
+                os.register_at_fork(after_in_child=self._forked)
+
+    def alive(self) -> list[Journal]:
+        with self.lock:
+            return list(self._alive)
+
+    def _forked(self) -> None:
+        self._start_anew()
+        for journal in list(self._alive):
+            journal._start_anew()
+
+
+_processes = _Processes()
+
+
+def _done(seqs: list[int]) -> Future[list[int]]:
+    future: Future[list[int]] = Future()
+    future.set_result(seqs)
+    return future
+
+
+def _uncancellable(future: Future[list[int]], count: int) -> Future[list[int]]:
+    """The seqs of the last `count` rows. Running from the start: a cancelled task cannot cancel the write."""
+    ours: Future[list[int]] = Future()
+    ours.set_running_or_notify_cancel()
+
+    def finish(written: Future[list[int]]) -> None:
+        error = written.exception()
+        if error is not None:
+            ours.set_exception(error)
+        else:
+            ours.set_result(written.result()[-count:])
+
+    future.add_done_callback(finish)
+    return ours
