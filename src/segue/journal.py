@@ -90,9 +90,8 @@ class Journal:
         _processes.watch(self)
 
     def _start_anew(self) -> None:
-        """Own locks, nothing held back, nothing folded. A forked child needs it too: its parent writes what
-        is held,
-        and may have been folding."""
+        """Own locks, nothing held back, nothing folded: as a forked child needs it, whose parent writes what is
+        held and may have been folding when it forked."""
         self._lock = threading.RLock()
         self._view_lock = threading.RLock()
         self._held: _Held | None = None

@@ -40,6 +40,11 @@ class Upcasts:
 
         return add
 
+    def clear(self, event_type: str) -> None:
+        """Forget all steps of a type."""
+        self._steps = {step: upcast for step, upcast in self._steps.items() if step[0] != event_type}
+        self.types.discard(event_type)
+
     def apply(self, envelope: Envelope) -> Envelope:
         """The envelope with its payload in the newest version; the same object when it is that already."""
         payload, version = envelope.payload, envelope.payload.get("v", 1)
