@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -25,7 +25,7 @@ from segue import ids
 from segue.errors import InvalidEvent, LeaseRequired
 from segue.events.codec import encode_payload
 from segue.events.envelope import Envelope
-from segue.events.facts import Event, MessageDelta
+from segue.events.facts import Event, HeadMoved, MessageDelta
 from segue.stores.protocol import Draft, Lease, Store
 
 DELTA_SECONDS = 0.05
@@ -39,7 +39,11 @@ DeltaKind = Literal["text", "reasoning"]
 
 
 class View(Protocol):
-    """A fold that is kept up to date: made without arguments, then given every row once, in order."""
+    """A fold that is kept up to date: made without arguments, then given every row once, in order.
+
+    A class that says `ACTIVE_PATH = True` is given the rows of the active path only: at a HEAD_MOVED a new
+    instance takes its place. Others see every row and make of HEAD_MOVED what they will.
+    """
 
     def apply(self, envelope: Envelope) -> Any: ...
 
@@ -90,8 +94,8 @@ class Journal:
         _processes.watch(self)
 
     def _start_anew(self) -> None:
-        """Own locks, nothing held back, nothing folded: as a forked child needs it, whose parent writes what is
-        held and may have been folding when it forked."""
+        """Own locks, nothing held back, nothing folded: a forked child's parent writes what is held, and may
+        have been folding when it forked."""
         self._lock = threading.RLock()
         self._view_lock = threading.RLock()
         self._held: _Held | None = None
@@ -232,7 +236,9 @@ class Journal:
         with self._view_lock:
             self._catch_up()
             if cls not in self._views:
-                self._views[cls] = self._fold(cls)
+                last = self._folded if self._views else self.last_seq  # as far as the others are
+                self._views[cls] = self._fold(cls, last)
+                self._folded = last
             return cast(V, self._views[cls])
 
     @contextlib.contextmanager
@@ -247,23 +253,27 @@ class Journal:
             self._views, self._folded = {}, 0
         if last == self._folded or not self._views:
             return
-        views = list(self._views.values())
         for envelope in self.read(self._folded):
             try:
-                for view in views:
-                    view.apply(envelope)
+                self._apply(envelope)
             except BaseException:  # one view has the row, another has not: fold again from the start
                 self._views, self._folded = {}, 0
                 raise
             self._folded = envelope.seq
 
-    def _fold(self, cls: type[V]) -> V:
-        """A new view: of as many rows as the others have, or of all when it is the first."""
+    def _apply(self, envelope: Envelope) -> None:
+        for cls, view in list(self._views.items()):
+            if envelope.type == HeadMoved.TYPE and getattr(cls, "ACTIVE_PATH", False):
+                self._views[cls] = self._fold(cls, envelope.seq)
+            else:
+                view.apply(envelope)
+
+    def _fold(self, cls: type[V], last: int) -> V:
+        """A new view of the rows up to `last`."""
         view = cls()
-        last = self._folded if self._views else self.last_seq
-        for envelope in itertools.takewhile(lambda row: row.seq <= last, self.read()):
+        rows: Iterable[Envelope] = itertools.takewhile(lambda row: row.seq <= last, self.read())
+        for envelope in active_path(rows) if getattr(cls, "ACTIVE_PATH", False) else rows:
             view.apply(envelope)
-        self._folded = last
         return view
 
     # --- the lease ----------------------------------------------------------------------------------------
@@ -298,6 +308,21 @@ def open_journal(
             )
             _processes.journals[key] = journal
         return journal
+
+
+def active_path(rows: Iterable[Envelope]) -> list[Envelope]:
+    """The rows that lead to the last one: each follows the row before it, but a HEAD_MOVED the row it names.
+
+    `rows` are a journal from its first row on. A HEAD_MOVED that names no earlier row moves nothing.
+    """
+    journal = list(rows)
+    path, place = [], len(journal)
+    while place > 0:
+        row = journal[place - 1]
+        path.append(row)
+        target = row.payload.get("to_seq") if row.type == HeadMoved.TYPE else None
+        place = target if type(target) is int and 0 <= target < place else place - 1
+    return path[::-1]
 
 
 def flush_journals(store: Store | None = None) -> None:
