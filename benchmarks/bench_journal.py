@@ -30,20 +30,17 @@ TEXT = "The next part of the answer, some tokens long. "
 
 def turn(number: int) -> list[Event]:
     """50 facts of a typical turn: one tool call, one model call, a streamed answer."""
-    message, call = f"msg_{number}", f"call_{number}"
+    message, call, node = f"msg_{number}", f"call_{number}", f"node_{number}"
     arguments = {"path": "src/app.py", "lines": [1, 40], "options": {"numbered": True, "limit": None}}
+    usage = {"input_tokens": 900, "output_tokens": 80}
     return [
-        CallStarted(
-            node_id=f"node_{number}", kind="model", name="model", arguments=arguments, turn_id="turn_1"
-        ),
+        CallStarted(node_id=node, kind="model", name="model", arguments=arguments, turn_id="turn_1"),
         ToolCall(tool_call_id=call, name="read_file", arguments=arguments),
         ToolResult(tool_call_id=call, result={"text": TEXT * 10, "ok": True, "size": 470.5}),
         MessageStart(message_id=message),
         *[MessageDelta(message_id=message, delta={"type": "text", "text": TEXT}) for _ in range(44)],
         MessageEnd(message_id=message, finish_reason="stop"),
-        CallEnded(
-            node_id=f"node_{number}", status="completed", usage={"input_tokens": 900, "output_tokens": 80}
-        ),
+        CallEnded(node_id=node, status="completed", usage=usage),
     ]
 
 
@@ -64,25 +61,21 @@ def run(quick: bool) -> list[Row]:
     def loads() -> list[Any]:
         return [json.loads(line) for line in lines]
 
+    def typed() -> list[Event]:
+        return [decode_event(decode_row(line)) for line in lines]
+
     return [
         measure("encode, checked by reading back", lambda: encode(events), dumps, 1.0),
         measure("cold decode to envelopes", lambda: [decode_row(line) for line in lines], loads, 0.5),
-        measure(
-            "cold decode to typed facts",
-            lambda: [decode_event(decode_row(line)) for line in lines],
-            loads,
-            None,
-        ),
+        measure("cold decode to typed facts", typed, loads, None),
         measure("to_json of plain values", lambda: [to_json(value) for value in values], dumps, 1.0),
         measure("append in memory, one call a row", lambda: append(events), dumps, None),
     ]
 
 
 def encode(events: list[Event]) -> list[bytes]:
-    now = ids.utc_now()
-    drafts = (
-        Draft("evt_0123456789abcdef", "local", event.TYPE, encode_payload(event), now) for event in events
-    )
+    now, identity = ids.utc_now(), "evt_0123456789abcdef"
+    drafts = (Draft(identity, "local", event.TYPE, encode_payload(event), now) for event in events)
     return [row_bytes("chat_1", seq, draft) for seq, draft in enumerate(drafts, 1)]
 
 

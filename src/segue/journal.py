@@ -131,10 +131,8 @@ class Journal:
             held, self._held = self._held, None
             if held is not None and (held.lease != lease or expected_seq is not None or not drafts):
                 self._submit_held(held)
-            elif held is not None:
-                drafts = (
-                    self._drafts([held.event()], lease) + drafts
-                )  # one append: neither row without the other
+            elif held is not None:  # one append: neither row without the other
+                drafts = [*self._drafts([held.event()], lease), *drafts]
             if not drafts:
                 return _done([])
             future = self.store.submit(self.session_id, drafts, lease=lease, expected_seq=expected_seq)
@@ -148,9 +146,8 @@ class Journal:
         Raises what an earlier background write under this lease failed with.
         """
         if type(text) is not str or kind not in ("text", "reasoning"):
-            raise InvalidEvent(
-                f"MESSAGE_DELTA.delta: a {kind!r} of {type(text).__name__} is not text or reasoning"
-            )
+            problem = f"{kind!r} of {type(text).__name__} is not text or reasoning"
+            raise InvalidEvent(f"MESSAGE_DELTA.delta: {problem}")
         with self._lock:
             self._raise_failed_flush(lease)
             if self._held is not None and not self._held.continues(message_id, kind, called_by, lease):
@@ -174,13 +171,9 @@ class Journal:
     def _drafts(self, events: Sequence[Event], lease: Lease | None) -> list[Draft]:
         created_at = self._clock()
         drafts = [self._draft(event, created_at) for event in events]
-        if (
-            lease is None
-            and (turn_row := next((event for event in events if not event.CONTROL), None)) is not None
-        ):
-            raise LeaseRequired(
-                f"{turn_row.TYPE} is a turn row: acquire the turn lease of {self.session_id} first"
-            )
+        turn_rows = [event.TYPE for event in events if not event.CONTROL] if lease is None else []
+        if turn_rows:
+            raise LeaseRequired(f"{turn_rows[0]} is a turn row: acquire the session's turn lease first")
         return drafts
 
     def _draft(self, event: Event, created_at: str) -> Draft:
@@ -408,6 +401,8 @@ def _done(seqs: list[int]) -> Future[list[int]]:
 
 def _uncancellable(future: Future[list[int]], count: int) -> Future[list[int]]:
     """The seqs of the last `count` rows. Running from the start: a cancelled task cannot cancel the write."""
+    if future.done() and (future.exception() is not None or len(future.result()) == count):
+        return future
     ours: Future[list[int]] = Future()
     ours.set_running_or_notify_cancel()
 

@@ -111,7 +111,7 @@ def test_an_integer_of_more_than_10_000_digits_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"1" * 10_001, b"1e10001", b"1e999999999999"], ids=["digits", "exponent", "giant exponent"]
+    "text", [b"1" * 10_001, b"1e10000", b"1e999999999999"], ids=["digits", "exponent", "giant exponent"]
 )
 def test_a_number_of_more_than_10_000_digits_is_not_read(text: bytes) -> None:
     with pytest.raises(IntegerTooLarge):

@@ -1,0 +1,74 @@
+"""Journals of every format that was ever written must still be read, to the byte, and still fold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from segue.events import EVENT_TYPES
+from segue.events.codec import decode_event, decode_row, encode_payload, encode_row
+
+JOURNALS = sorted(Path(__file__).parent.glob("*.jsonl"))
+
+
+def lines(journal: Path) -> list[bytes]:
+    return journal.read_bytes().removesuffix(b"\n").split(b"\n")
+
+
+def test_the_first_version_uses_every_event_type() -> None:
+    rows = [decode_row(line) for line in lines(Path(__file__).parent / "v1.jsonl")]
+    assert {row.type for row in rows} == EVENT_TYPES
+    assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
+
+
+@pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
+def test_every_row_is_written_back_as_it_was(journal: Path) -> None:
+    assert [encode_row(decode_row(line)) for line in lines(journal)] == lines(journal)
+
+
+@pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
+def test_every_row_is_a_fact_that_would_be_written_the_same_today(journal: Path) -> None:
+    for line in lines(journal):
+        assert b'"payload":' + encode_payload(decode_event(decode_row(line))) + b"," in line
+
+
+def folded(rows: int) -> list[dict[str, Any]]:
+    view = pytest.importorskip("segue.fold.conversation").Conversation()
+    for line in lines(Path(__file__).parent / "v1.jsonl")[:rows]:
+        view.apply(decode_row(line))
+    messages: list[dict[str, Any]] = view.messages()
+    return messages
+
+
+def test_the_first_turn_of_the_first_version_still_folds_to_its_messages() -> None:
+    arguments = '{"city": "Berlin", "exact": -0.0, "big": 1' + "0" * 4_998 + "7}"
+    assert folded(24) == [
+        {"role": "user", "content": "What is the weather? \u2028 \U0001f600"},
+        {
+            "role": "assistant",
+            "content": "Let me look \U0001f600\0.",
+            "reasoning_content": "The user asks for the weather.",
+            "_native_chunks": [{"type": "vendor.citation", "index": 0, "url": "https://example.org/"}],
+            "_framework_state": {"node": "agent", "step": 3},
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": arguments}},
+                {
+                    "id": "call_2",
+                    "type": "function",
+                    "function": {"name": "delete", "arguments": "{not json"},
+                },
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": '{"temperature": 21.5, "unit": "C"}'},
+        {"role": "tool", "tool_call_id": "call_2", "content": "null"},
+        {"role": "assistant", "content": "It is 21.5 degrees."},
+    ]
+
+
+def test_all_of_the_first_version_still_folds_to_its_last_compaction() -> None:
+    assert folded(49) == [
+        {"role": "user", "content": "Summary: \u2029"},
+        {"role": "assistant", "content": "Noted."},
+    ]
