@@ -43,7 +43,11 @@ def folded(rows: int) -> list[dict[str, Any]]:
 
 
 def test_the_first_turn_of_the_first_version_still_folds_to_its_messages() -> None:
-    arguments = '{"city": "Berlin", "exact": -0.0, "big": 1' + "0" * 4_998 + "7}"
+    weather = {
+        "name": "weather",
+        "arguments": '{"city": "Berlin", "exact": -0.0, "big": 1' + "0" * 4_998 + "7}",
+    }
+    delete = {"name": "delete", "arguments": "{not json"}
     assert folded(24) == [
         {"role": "user", "content": "What is the weather? \u2028 \U0001f600"},
         {
@@ -53,12 +57,8 @@ def test_the_first_turn_of_the_first_version_still_folds_to_its_messages() -> No
             "_native_chunks": [{"type": "vendor.citation", "index": 0, "url": "https://example.org/"}],
             "_framework_state": {"node": "agent", "step": 3},
             "tool_calls": [
-                {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": arguments}},
-                {
-                    "id": "call_2",
-                    "type": "function",
-                    "function": {"name": "delete", "arguments": "{not json"},
-                },
+                {"id": "call_1", "type": "function", "function": weather},
+                {"id": "call_2", "type": "function", "function": delete},
             ],
         },
         {"role": "tool", "tool_call_id": "call_1", "content": '{"temperature": 21.5, "unit": "C"}'},

@@ -248,9 +248,10 @@ def test_a_failed_background_write_is_raised_once_at_the_next_append_of_that_lea
     journal.buffer_delta("m", "text", "lost", lease=lease)
     store.fail = [StorageError("disk full")]
     journal.append(CancelRequested())
+    journal.append(CancelRequested())
     with pytest.raises(StorageError, match="disk full"):
         journal.append(MessageEnd(message_id="m"), lease=lease)
-    assert journal.append(NoMoreActions(), lease=lease) == [2]
+    assert journal.append(NoMoreActions(), lease=lease) == [3]
 
 
 def test_a_failed_background_write_is_raised_by_the_next_text(
