@@ -16,6 +16,7 @@ from segue.events import (
     SessionUpdated,
     ToolCall,
     ToolResult,
+    ToolStarted,
     TurnSuspended,
 )
 from segue.events.codec import (
@@ -192,6 +193,7 @@ def test_a_payload_leaves_out_defaults_and_nothing_else(event: Event, payload: b
             TurnSuspended(turn_id="t", waits=["a", 3]),
             r"TURN_SUSPENDED\.waits\[1\]: Expected `str`, got `int`",
         ),
+        (ToolStarted(tool_call_id="c", attempt=True), r"TOOL_STARTED\.attempt: Expected `int`, got `bool`"),
         (CallEnded(node_id="n", status="bad"), r"CALL_ENDED\.status: Invalid enum value 'bad'"),
         (SessionUpdated(title=None), r"SESSION_UPDATED\.title: Expected `str`, got `null`"),
         (
