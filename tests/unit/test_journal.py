@@ -288,6 +288,30 @@ def test_the_lease_is_released_even_when_the_text_cannot_be_written(
     assert store.holder("chat_1") is None
 
 
+def test_text_whose_write_fails_late_is_told_when_the_lease_is_released(
+    journal: Journal, store: Watched, lease: Lease
+) -> None:
+    store.hold = True
+    journal.buffer_delta("m", "text", "x" * DELTA_BYTES, lease=lease)
+    store.hold = False
+    assert journal.append(NoMoreActions(), lease=lease) == [1]
+    store.waiting[0].set_exception(StorageError("disk full"))
+    with pytest.raises(StorageError, match="disk full"):
+        journal.release(lease)
+    assert store.holder("chat_1") is None
+
+
+def test_a_submitted_append_gives_its_own_seqs_when_the_store_has_written_it(
+    journal: Journal, store: Watched, lease: Lease
+) -> None:
+    journal.buffer_delta("m", "text", "in front", lease=lease)
+    store.hold = True
+    future = journal.submit(NoMoreActions(), CancelRequested(), lease=lease)
+    assert (future.done(), future.cancel()) == (False, False)
+    store.waiting[0].set_result([7, 8, 9])
+    assert future.result() == [8, 9]
+
+
 def test_flushing_the_journals_of_a_store_leaves_those_of_others_alone() -> None:
     first, second = Watched(), Watched()
     journals = [open_journal(store, "chat_1") for store in (first, second)]
