@@ -47,6 +47,11 @@ def load_settings() -> Settings:
     )
 
 
+def home_key() -> str:
+    """What decides `Settings.home`, cheap enough to ask at every entry."""
+    return f"{os.environ.get('SEGUE_HOME', '')}|{os.environ.get('HOME', '')}"
+
+
 def environment(name: str) -> str:
     """One variable, empty when unset: provider keys and base URLs are read through this, when they are needed."""
     return os.environ.get(name, "")

@@ -1,0 +1,123 @@
+"""SessionDB: the sessions of one store, for code that looks at them from outside a turn."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from segue.errors import SessionNotFound, StaleWriter
+from segue.events.envelope import Envelope
+from segue.events.facts import SessionCreated, SessionUpdated
+from segue.fold.summary import Summary
+from segue.fold.turns import Turns
+from segue.journal import Journal, open_journal
+from segue.settings import home_key, load_settings
+from segue.stores.git import GitStore
+from segue.stores.protocol import Store
+
+KEPT_OPEN = 64
+"""Journals kept warm, so that the next turn on one costs in proportion to what is new."""
+
+
+class SessionDB:
+    """Thread-safe. Every method but `create_session` and `list_sessions` raises `SessionNotFound` for an unknown id,
+    and all raise `InvalidSessionId` or `StorageError`."""
+
+    def __init__(self, store: Store, *, deployment_id: str = "local") -> None:
+        self.store = store
+        self.deployment_id = deployment_id
+        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def create_session(self, session_id: str, agent_id: str = "main", *, source: str = "code", title: str = "") -> bool:
+        """Make the session if there is none under that id. Returns whether it was made."""
+        with self._lock:
+            if session_id in self._journals:
+                return False
+        self.store.create(session_id)
+        journal = self.journal(session_id)
+        if journal.last_seq > 0:
+            return False
+        try:
+            created = SessionCreated(agent_id=agent_id, source=source, title=title, cwd=os.getcwd())
+            journal.append(created, expected_seq=0)
+        except StaleWriter:  # another process created it in between
+            return False
+        return True
+
+    def get_session(self, session_id: str) -> Summary | None:
+        """What a listing says of the session, or None when there is none."""
+        if not self.store.exists(session_id):
+            return None
+        return self._living(session_id, self.journal(session_id).view(Summary))
+
+    def update_session(self, session_id: str, **fields: Any) -> None:
+        """Set `title`, `archived`, `pinned` or `tags`; what is not named stays."""
+        self.journal(session_id).append(SessionUpdated(**fields))
+
+    def delete_session(self, session_id: str) -> None:
+        """Erase the session for good. Raises `SessionBusy` while a turn runs."""
+        self.store.delete(session_id)
+        with self._lock:
+            self._journals.pop(session_id, None)
+
+    def list_sessions(self, *, without_turns: bool = False) -> list[Summary]:
+        """All sessions, the most recently active first; `without_turns` includes those that never had a turn."""
+        found = (self.get_session(session_id) for session_id in self.store.sessions())
+        listed = [summary for summary in found if summary is not None and (without_turns or summary.turns)]
+        return sorted(listed, key=lambda summary: summary.active_at, reverse=True)
+
+    def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
+        return self.journal(session_id).read(after_seq)
+
+    def watch(self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None) -> Iterator[Any]:
+        """Batches of envelopes, now and as they become visible, from any process."""
+        return self.journal(session_id).watch(after_seq, stop=stop)
+
+    def journal(self, session_id: str) -> Journal:
+        with self._lock:
+            journal = self._journals.get(session_id)
+            if journal is not None:
+                self._journals.move_to_end(session_id)
+                return journal
+        if not self.store.exists(session_id):
+            raise SessionNotFound(f"there is no session {session_id!r}: `segue sessions list` shows those there are")
+        journal = open_journal(self.store, session_id, deployment_id=self.deployment_id)
+        with self._lock:
+            self._journals[session_id] = journal
+            if len(self._journals) > KEPT_OPEN:
+                self._journals.popitem(last=False)
+        return journal
+
+    def turns(self, session_id: str) -> Turns:
+        return self.journal(session_id).view(Turns)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+_databases: dict[tuple[str, int], SessionDB] = {}
+_databases_lock = threading.Lock()
+
+
+def default_db() -> SessionDB:
+    """The sessions under SEGUE_HOME (`~/.segue`), opened once per process; closed, commits drained, at exit."""
+    key = (home_key(), os.getpid())
+    db = _databases.get(key)
+    if db is not None:
+        return db
+    with _databases_lock:
+        if key not in _databases:
+            _databases[key] = _open_default()
+        return _databases[key]
+
+
+def _open_default() -> SessionDB:
+    settings = load_settings()
+    db = SessionDB(GitStore(settings.sessions), deployment_id=settings.deployment_id)
+    atexit.register(db.close)
+    return db

@@ -1,0 +1,174 @@
+"""Runtime: what an agentic function reaches a model with. `runtime.exec(...)` is one or more recorded model calls."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from segue.errors import InvalidReply, NoModel, UsageError
+from segue.models import selection
+from segue.models.protocol import Model
+from segue.session import background
+from segue.session.ambient import current_call_id, require_writer
+from segue.session.exchange import bare_exchange
+from segue.session.model_call import ModelCall, Options
+from segue.session.reply import Wanted, wanted_form
+from segue.settings import load_settings
+
+OnText = Callable[[str], None]
+
+NO_MODEL = (
+    "no model is configured. For a small local one that needs no key: `pip install 'segue[local]'` and"
+    " `segue models add local`. Or set SEGUE_MODEL, or OPENAI_API_KEY or ANTHROPIC_API_KEY with"
+    " `pip install 'segue[openai]'` or `'segue[anthropic]'`. `segue models` shows what is there."
+)
+
+
+class Runtime:
+    """One model, and how it is called. Safe to share between threads, tasks and nested contexts.
+
+    `model` None is a runtime without a model: its first call raises `NoModel` with what to install.
+    """
+
+    def __init__(self, model: Model | None) -> None:
+        self.model = model
+
+    def exec(
+        self,
+        content: str | list[dict[str, Any]],
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Any = None,
+        on_text: OnText | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        retries: int = 4,
+        attempts: int = 3,
+        timeout: float | None = 600.0,
+    ) -> Any:
+        """Ask the model and return its reply: text, one of `choices`, or a value of `schema`.
+
+        `content` is text or a list of content parts. The docstring and arguments of the enclosing agentic call, and
+        what its `render_range` lets it see, go before it. `schema` is a type (anything msgspec describes, or a
+        pydantic model) or a JSON schema as a dict. A reply that does not fit is asked for again, `attempts` times in
+        all. `on_text` is called with each piece of text as it streams, from another thread. Failures that may pass
+        are retried up to `retries` times with growing pauses, or the pause the provider asks for; `timeout`, in
+        seconds, bounds everything together.
+
+        Raises `NoModel`, `InvalidReply`, `ModelTimeout` and the other `ModelError`s, `NoSession`, `TurnEnded`,
+        `StorageError`. In a coroutine use `aexec`.
+        """
+        options = _options(on_text, max_tokens, temperature, seed, stop, retries, timeout)
+        return background.run(self._ask(content, wanted_form(choices, schema), attempts, options))
+
+    async def aexec(
+        self,
+        content: str | list[dict[str, Any]],
+        *,
+        choices: Sequence[str] | None = None,
+        schema: Any = None,
+        on_text: OnText | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        retries: int = 4,
+        attempts: int = 3,
+        timeout: float | None = 600.0,
+    ) -> Any:
+        """`exec` for coroutines. Cancelling it closes the provider's stream."""
+        options = _options(on_text, max_tokens, temperature, seed, stop, retries, timeout)
+        asked = self._ask(content, wanted_form(choices, schema), attempts, options)
+        return await asyncio.wrap_future(background.start(asked))
+
+    async def _ask(self, content: Any, wanted: Wanted, attempts: int, options: Options) -> Any:
+        if self.model is None:
+            raise NoModel(NO_MODEL)
+        if attempts < 1:
+            raise UsageError(f"attempts={attempts}: at least one is needed")
+        call = ModelCall(self.model, require_writer(), current_call_id(), wanted, options)
+        async with bare_exchange(call.turn, call.caller, content) as exchange:
+            for attempt in range(attempts):
+                reply = await call.send(_with(content, wanted.ask) if attempt == 0 else wanted.again)
+                try:
+                    value = wanted.parse(reply)
+                except InvalidReply:
+                    if attempt == attempts - 1:
+                        raise
+                else:
+                    exchange.result = value
+                    return value
+        raise AssertionError("unreachable")
+
+    async def aclose(self) -> None:
+        if self.model is not None:
+            await self.model.aclose()
+
+    def close(self) -> None:
+        """Free the model's connections. Idempotent."""
+        background.run(self.aclose())
+
+
+class RuntimeSlot:
+    """A turn's runtime, made when it is first asked for: looking at a session loads no model."""
+
+    def __init__(self, runtime: Runtime | None, *, create: bool) -> None:
+        self._runtime, self._pending = runtime, create and runtime is None
+        self._made: Runtime | None = None
+        self._lock = threading.Lock()
+
+    def resolve(self) -> Runtime | None:
+        with self._lock:
+            if self._pending:
+                self._runtime = self._made = create_runtime()
+                self._pending = False
+            return self._runtime
+
+    def close(self) -> None:
+        """Close the runtime if this slot made it; one that was passed in belongs to its maker."""
+        made, self._made = self._made, None
+        if made is not None:
+            made.close()
+
+
+def create_runtime(model: str | Model | None = None) -> Runtime | None:
+    """A runtime for `model` (`dialect:name`, or a model), or for the one that is configured: SEGUE_MODEL, the
+    configuration file, a provider's key in the environment, the local model. None when there is none of these.
+
+    Raises `UsageError` for an unknown dialect, `MissingExtra` naming the pip command, `NoModel` for missing weights.
+    """
+    if model is not None and not isinstance(model, str):
+        return Runtime(model)
+    settings = load_settings()
+    choice = selection.choose(model, settings)
+    return None if choice is None else Runtime(selection.load(choice.spec, settings))
+
+
+def _options(
+    on_text: OnText | None,
+    max_tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    stop: Sequence[str],
+    retries: int,
+    timeout: float | None,
+) -> Options:
+    return Options(
+        on_text=on_text,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+        stop=list(stop),
+        retries=retries,
+        timeout=timeout,
+    )
+
+
+def _with(content: Any, ask: str) -> Any:
+    if not ask:
+        return content
+    return f"{content}\n\n{ask}" if isinstance(content, str) else [*content, {"type": "text", "text": ask}]

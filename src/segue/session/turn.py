@@ -1,0 +1,267 @@
+"""One turn, from its first row until it settles or suspends. The only place a turn opens, suspends, settles.
+
+Looking costs nothing: the lease is taken and INVOCATION_STARTED written with the turn's first row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from segue.errors import Cancelled, SegueError, Suspended, TurnEnded
+from segue.events.facts import (
+    CallEnded,
+    Error,
+    Event,
+    InvocationStarted,
+    NoMoreActions,
+    SessionError,
+    TurnCancelled,
+    TurnSuspended,
+)
+from segue.fold.conversation import Conversation
+from segue.fold.graph import CallGraph
+from segue.ids import new_id
+from segue.journal import Journal
+from segue.session.recovery import recover
+from segue.stores.protocol import Lease
+
+INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit)
+"""What ends code from outside without anybody having cancelled the turn: it can be resumed."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """A running agentic call, as the code inside it needs to know it."""
+
+    node_id: str
+    caller: Frame | None = None
+    doc: str = ""
+    arguments: Any = None
+    """JSON value, keyed by parameter name."""
+    name: str = ""
+    callers: int | None = 1
+    subcalls: int | None = None
+    """The function's `render_range`; None is no limit."""
+    history: int = 0
+    """How many messages the conversation had before this call's exchange began."""
+
+    @property
+    def depth(self) -> int:
+        return 1 if self.caller is None else self.caller.depth + 1
+
+
+class Turn:
+    """Thread-safe: gathered calls, tool threads and the writer's owner append through one turn."""
+
+    def __init__(self, journal: Journal, *, turn_id: str, agent_id: str, source: str, attempt: int = 1) -> None:
+        self.journal, self.session_id = journal, journal.session_id
+        self.turn_id, self.agent_id, self.source, self.attempt = turn_id, agent_id, source, attempt
+        self.ended = False
+        self.wait_seconds = 0.0
+        self._lease: Lease | None = None
+        self._lock = threading.RLock()
+        self._frames: dict[str, Frame] = {}
+        self._last_child: dict[str, str] = {}
+        self._waits: list[str] = []
+        self._unwound: list[str] = []
+        self._holds = 0
+        self._outcome: BaseException | None = None
+        self._on_end: list[Callable[[], None]] = []
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def append(self, *events: Event) -> list[int]:
+        """Write turn rows; they are durable and visible on return. Raises `TurnEnded`, `SessionBusy`, `StorageError`."""
+        with self._lock:
+            future = self.submit(*events)
+        return future.result()
+
+    async def append_async(self, *events: Event) -> list[int]:
+        return await asyncio.wrap_future(self.submit(*events))
+
+    def submit(self, *events: Event) -> Any:
+        """Queue turn rows without waiting for them: the future tells when they are durable."""
+        with self._lock:
+            first = [] if self._lease is not None else [self._open({"kind": "direct_call"})]
+            return self.journal.submit(*first, *events, lease=self._lease)
+
+    def submit_invocation(self, reason: dict[str, Any], *events: Event) -> Any:
+        """Begin an exchange: an INVOCATION_STARTED of this turn with its reason, and what follows it."""
+        with self._lock:
+            started = self._open(reason)
+            return self.journal.submit(started, *events, lease=self._lease)
+
+    def stream(self, message_id: str, kind: Any, text: str, called_by: str) -> None:
+        """Buffer streamed text; it is written within 50 ms, or before the next row of the session."""
+        self._require_open()
+        assert self._lease is not None, "a message starts before its text"
+        self.journal.buffer_delta(message_id, kind, text, called_by=called_by, lease=self._lease)
+
+    def _open(self, reason: dict[str, Any]) -> InvocationStarted:
+        self._require_open()
+        if self._lease is None:
+            holder = f"{self.source} (process {os.getpid()})"
+            self._lease = self.journal.acquire(holder=holder, wait=self.wait_seconds)
+            recover(self.journal, self._lease)
+        return InvocationStarted(
+            invocation_id=new_id("inv"),
+            turn_id=self.turn_id,
+            reason=reason,
+            agent_id=self.agent_id,
+            source=self.source,
+            attempt=self.attempt,
+        )
+
+    def _require_open(self) -> None:
+        if self.ended:
+            raise TurnEnded(
+                f"turn {self.turn_id} of session {self.session_id} has ended: nothing more can be written to it."
+                " Await or join the tasks and threads that a turn starts before leaving its session_context."
+            )
+
+    # --- the running calls ------------------------------------------------------------------------------------
+
+    def frame(self, node_id: str) -> Frame | None:
+        return self._frames.get(node_id)
+
+    def push(self, frame: Frame) -> None:
+        self._frames[frame.node_id] = frame
+
+    def pop(self, node_id: str) -> None:
+        self._frames.pop(node_id, None)
+
+    def follow(self, caller: str, node_id: str) -> str:
+        """The predecessor of a new call: the caller's previous call, or the session's previous root call."""
+        with self._lock:
+            if caller not in self._last_child:
+                last = self.journal.view(CallGraph).last_child(caller) if not caller else None
+                self._last_child[caller] = last.id if last else ""
+            previous, self._last_child[caller] = self._last_child[caller], node_id
+            return previous
+
+    def history_length(self) -> int:
+        """How many messages the conversation holds now."""
+        return len(self.journal.view(Conversation))
+
+    # --- waits and interruptions ----------------------------------------------------------------------------------
+
+    def wait_opened(self, wait_id: str) -> None:
+        with self._lock:
+            self._waits.append(wait_id)
+
+    def check(self) -> None:
+        """Called before each new step: a turn with an open wait goes no further."""
+        if self._waits:
+            raise Suspended(self.session_id, list(self._waits))
+
+    def unwound(self, node_id: str) -> None:
+        """A call was left by a cancellation. Whether it was cancelled (the turn goes on) or interrupted (the turn
+        ends with it) is known when the turn settles."""
+        with self._lock:
+            self._unwound.append(node_id)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def hold(self) -> Callable[[], None]:
+        """Keep the turn open beyond its with-block (a bound generator). Returns the release, to be called once."""
+        with self._lock:
+            self._holds += 1
+        released = threading.Event()
+
+        def release() -> None:
+            with self._lock:
+                if released.is_set():
+                    return
+                released.set()
+                self._holds -= 1
+                last = self._holds == 0 and self._outcome is not None
+            if last:
+                self.leave(None if isinstance(self._outcome, _Normal) else self._outcome)
+
+        return release
+
+    def on_end(self, action: Callable[[], None]) -> None:
+        self._on_end.append(action)
+
+    def leave(self, error: BaseException | None) -> None:
+        """Settle or suspend, commit, give the lease back. A turn without a row leaves no trace."""
+        if self._left(error):
+            return
+        try:
+            if self._lease is not None:
+                self.journal.append(*self._last_rows(error), lease=self._lease)
+        finally:
+            self._close()
+
+    async def leave_async(self, error: BaseException | None) -> None:
+        """`leave` for `async with`: shielded, so that a cancelled task still records how its turn ended."""
+        if self._left(error):
+            return
+        try:
+            if self._lease is not None:
+                rows = self.journal.submit(*self._last_rows(error), lease=self._lease)
+                await asyncio.shield(asyncio.wrap_future(rows))
+        finally:
+            self._close()
+
+    def _left(self, error: BaseException | None) -> bool:
+        """Whether there is nothing to do now: ended already, or held open by a bound generator."""
+        with self._lock:
+            if self._holds and not self.ended:
+                self._outcome = error or _Normal()
+                return True
+            return self.ended
+
+    def _last_rows(self, error: BaseException | None) -> list[Event]:
+        ending = self._ending(error)
+        unwound = "interrupted" if isinstance(ending[-1], SessionError) else "cancelled"
+        return [*(CallEnded(node_id=node, status=unwound) for node in self._unwound), *ending]  # type: ignore[arg-type]
+
+    def _ending(self, error: BaseException | None) -> list[Event]:
+        if self._waits:
+            return [TurnSuspended(turn_id=self.turn_id, waits=list(self._waits))]
+        if error is None:
+            return [NoMoreActions(turn_id=self.turn_id)]
+        if isinstance(error, (KeyboardInterrupt, Cancelled)):
+            return [TurnCancelled(turn_id=self.turn_id, reason=type(error).__name__)]
+        if isinstance(error, INTERRUPTIONS):
+            message = f"interrupted by {type(error).__name__}"
+            return [SessionError(message=message, code="interrupted", turn_id=self.turn_id)]
+        return [Error(message=str(error), code=error_code(error)), NoMoreActions(turn_id=self.turn_id)]
+
+    def _close(self) -> None:
+        with self._lock:
+            self.ended = True
+            lease, self._lease = self._lease, None
+        try:
+            if lease is not None:
+                self.journal.store.commit(self.session_id, f"{self.turn_id} ({self.source})")
+                self.journal.release(lease)
+        finally:
+            for action in self._on_end:
+                action()
+
+
+class _Normal(BaseException):
+    """Marks a with-block that was left without an exception while its turn was held."""
+
+
+def error_code(error: BaseException) -> str:
+    """`code` of a Segue error, else the exception's class name."""
+    return error.code if isinstance(error, SegueError) else type(error).__name__
+
+
+def status_of(error: BaseException | None) -> str:
+    """How a call ended that was left with this exception; empty when only the turn's end will tell."""
+    if error is None:
+        return "completed"
+    if isinstance(error, (KeyboardInterrupt, Cancelled)):
+        return "cancelled"
+    if isinstance(error, Suspended):
+        return "suspended"
+    return "" if isinstance(error, INTERRUPTIONS) else "failed"
