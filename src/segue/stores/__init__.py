@@ -1,0 +1,1 @@
+"""Where journals live: `protocol` is the seam, `memory` the reference, `git` the default."""

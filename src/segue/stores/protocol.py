@@ -14,8 +14,10 @@ Promises, checked by `segue.testing.conformance` on every store:
 10. the cost of an append does not grow with the journal
 
 Not promised: which of two racing appends comes first; that a blob is listed.
-All methods are synchronous and thread-safe. Every one but `create`, `exists` and `sessions` raises `SessionNotFound`
-for a session that was never created, and any may raise `StorageError`, which names path and cause.
+
+All methods are synchronous and thread-safe. Every one but `create`, `exists` and `sessions` raises
+`SessionNotFound` for a session that was never created (`submit` through its future), and any may raise
+`StorageError`, which names path and cause.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ from segue.events.envelope import Envelope
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A row that has no position yet: all of an envelope but `session_id` and `seq`. The payload is encoded JSON."""
+    """A row that has no position yet: all of an envelope but `session_id` and `seq`.
+
+    The payload is encoded JSON.
+    """
 
     id: str
     deployment_id: str
@@ -66,17 +71,27 @@ class Store(Protocol):
         ...
 
     def submit(
-        self, session_id: str, drafts: Sequence[Draft], *, lease: Lease | None = None, expected_seq: int | None = None
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        *,
+        lease: Lease | None = None,
+        expected_seq: int | None = None,
     ) -> Future[list[int]]:
         """Queue an append. The future gives the rows' seqs once they are durable and visible, or the refusal.
 
-        Appends submitted by one thread are written in that order. `expected_seq` is the seq of the last row the
-        caller knows; another one refuses the append.
+        Appends submitted by one thread are written in that order. `expected_seq` is the seq of the last row
+        the caller knows; another one refuses the append.
         """
         ...
 
     def append(
-        self, session_id: str, drafts: Sequence[Draft], *, lease: Lease | None = None, expected_seq: int | None = None
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        *,
+        lease: Lease | None = None,
+        expected_seq: int | None = None,
     ) -> list[int]:
         """`submit` and wait."""
         ...
@@ -86,7 +101,14 @@ class Store(Protocol):
         ...
 
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
-        """Visible rows after `after_seq`, in order. Reading near the end costs in proportion to what is read."""
+        """Visible rows after `after_seq`, in order.
+
+        Reading near the end costs in proportion to what is read.
+        """
+        ...
+
+    def read_lines(self, session_id: str, after_seq: int = 0) -> Iterator[bytes]:
+        """The same rows as the lines they are kept as, without their end: payloads to the byte."""
         ...
 
     def watch(
@@ -98,8 +120,8 @@ class Store(Protocol):
     def acquire(self, session_id: str, *, holder: str, wait: float = 0.0) -> Lease:
         """Take the turn lease. `holder` is shown to those who find it busy; `wait` is in seconds.
 
-        Raises `SessionBusy` naming the holder. A living local holder is never timed out, even when stopped; a dead
-        one's lease is free at once.
+        Raises `SessionBusy` naming the holder. A living local holder is never timed out, even when stopped; a
+        dead one's lease is free at once.
         """
         ...
 
@@ -112,7 +134,10 @@ class Store(Protocol):
         ...
 
     def put_blob(self, session_id: str, folder: str, data: bytes) -> str:
-        """Keep bytes under their SHA-256 in `context` or `files`. Returns the digest, hexadecimal. Same bytes, no-op."""
+        """Keep bytes under their SHA-256 in `context` or `files`. Returns the digest, hexadecimal.
+
+        Same bytes, no-op.
+        """
         ...
 
     def get_blob(self, session_id: str, folder: str, digest: str) -> bytes:

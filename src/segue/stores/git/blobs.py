@@ -1,0 +1,84 @@
+"""Content-addressed files: `context/` and `files/`, `ab/cdef...` under their SHA-256, whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from segue.errors import BlobNotFound, StorageError
+from segue.stores.git.layout import SessionPaths, write_all, write_new
+
+_LOG_LINE = re.compile(rb"(context|files) ([0-9a-f]{64})")
+
+
+def put(paths: SessionPaths, folder: str, data: bytes) -> str:
+    """Durable when it returns. Raises OSError."""
+    digest = hashlib.sha256(data).hexdigest()
+    path = blob_path(paths, folder, digest)
+    if _has(path, len(data)):
+        return digest
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    write_new(path, data)
+    _note(paths, folder, digest)
+    return digest
+
+
+def get(paths: SessionPaths, folder: str, digest: str) -> bytes:
+    """Raises BlobNotFound, OSError; `StorageError` when the bytes are not those of the digest."""
+    path = blob_path(paths, folder, digest)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise BlobNotFound(f"{paths.session_id} has no blob {digest} in {folder}") from None
+    with open(descriptor, "rb") as file:
+        data = file.read()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise StorageError(f"{path} is damaged: its bytes are not those of its name")
+    return data
+
+
+def blob_path(paths: SessionPaths, folder: str, digest: str) -> Path:
+    return paths.folder / folder / digest[:2] / digest[2:]
+
+
+def logged(paths: SessionPaths, offset: int) -> tuple[list[tuple[str, str]], int]:
+    """Folder and digest of the blobs noted after byte `offset`, and the offset to go on from.
+
+    Raises OSError.
+    """
+    try:
+        with open(paths.blob_log, "rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except FileNotFoundError:
+        return [], 0
+    end = data.rfind(b"\n") + 1
+    found = (_LOG_LINE.fullmatch(line) for line in data[:end].split(b"\n"))
+    return [(match[1].decode(), match[2].decode()) for match in found if match], offset + end
+
+
+def everything(paths: SessionPaths) -> Iterator[tuple[str, str]]:
+    """Folder and digest of all blobs, in order of their names. Raises OSError."""
+    for folder in ("context", "files"):
+        for path in sorted((paths.folder / folder).glob("[0-9a-f][0-9a-f]/*")):
+            if len(path.name) == 62:
+                yield folder, path.parent.name + path.name
+
+
+def _has(path: Path, size: int) -> bool:
+    try:
+        return os.stat(path, follow_symlinks=False).st_size == size
+    except FileNotFoundError:
+        return False
+
+
+def _note(paths: SessionPaths, folder: str, digest: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    descriptor = os.open(paths.blob_log, flags, 0o600)
+    try:
+        write_all(descriptor, f"{folder} {digest}\n".encode())
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""Commits: the rows and blobs since the last one as a few new objects, whatever the session's length.
+
+The tree: meta.json, `history/AA/BB/CC/<seq of the first row>.jsonl` (AABBCC are the seq's thousands) and
+`context|files/AA/BB/CC/<SHA-256>` (thousands of 20 times the blob's number). No directory has more than about
+a hundred entries, so neither bytes nor time of a commit grow.
+
+The message's last two lines say up to where the journal and the blob log are in the tree. So what a crash
+kept from being committed is simply part of the next commit.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from pygit2.enums import ObjectType
+
+from segue.errors import BlobNotFound
+from segue.stores.git import blobs, repository
+from segue.stores.git.layout import SessionPaths
+from segue.stores.git.lease import locked_file
+from segue.stores.git.objects import DamagedObject, Objects, add_path, format_commit
+from segue.stores.git.segments import lines_after, segments_after
+from segue.stores.git.session import GitSession
+
+CHUNK_ROWS = 1000
+"""Rows of one history file in the tree, at most."""
+_TRAILER = re.compile(r"\nSegue-Seq: (\d+)\nSegue-Blobs: (\d+)\n\Z")
+
+
+class Head(msgspec.Struct, frozen=True):
+    commit: str | None = None
+    tree: str | None = None
+    seq: int = 0
+    blob_offset: int = 0
+
+
+def commit_session(session: GitSession, messages: list[str]) -> None:
+    """Raises SegueError, OSError. Does nothing when there is nothing new."""
+    paths = session.paths
+    if not paths.exists():
+        return
+    with locked_file(paths.commit_lock):
+        if not paths.exists():
+            return
+        repository.prepare(paths.git)
+        repository.remove_stale_locks(paths.git)
+        try:
+            _commit(session, messages)
+        except DamagedObject:
+            repository.start_again(paths.git)
+            _commit(session, messages)
+
+
+def _commit(session: GitSession, messages: list[str]) -> None:
+    paths = session.paths
+    objects = Objects(paths.git / "objects")
+    head = _head(objects, paths)
+    until = session.position()
+    if head.seq > until.seq:
+        raise DamagedObject("the history is ahead of the journal")
+    additions: dict[str, Any] = {}
+    for first, chunk in _chunks(session, head.seq):
+        add_path(additions, f"history/{fan_out(first)}/{first:012d}.jsonl", chunk)
+    blob_offset = _add_blobs(paths, head, additions)
+    if additions:
+        additions["meta.json"] = paths.meta.read_bytes()
+        tree = objects.grow(head.tree, additions)
+        text = _message(messages, until.seq, blob_offset)
+        commit = objects.write(ObjectType.COMMIT, format_commit(tree, head.commit, text, int(time.time())))
+        repository.write_branch(paths.git, commit)
+
+
+def fan_out(number: int) -> str:
+    """Three directories from the number's thousands: 1234567 is in 00/12/34."""
+    thousands = number // 1000
+    return f"{thousands // 10_000 % 100:02d}/{thousands // 100 % 100:02d}/{thousands % 100:02d}"
+
+
+def _head(objects: Objects, paths: SessionPaths) -> Head:
+    commit = repository.read_branch(paths.git)
+    if commit is None:
+        return Head()
+    text = objects.read(commit, ObjectType.COMMIT).decode("utf-8", "replace")
+    trailer, tree = _TRAILER.search(text), re.match(r"tree ([0-9a-f]{40})\n", text)
+    if trailer is None or tree is None:
+        raise DamagedObject(f"{commit} is not one of our commits")
+    return Head(commit, tree[1], int(trailer[1]), int(trailer[2]))
+
+
+def _chunks(session: GitSession, after_seq: int) -> Iterator[tuple[int, bytes]]:
+    """The rows after a seq as they are in the segments, framing included."""
+    for segment in segments_after(session.paths, session.position(), after_seq):
+        seq = max(after_seq, segment.first - 1)
+        lines = lines_after(segment, seq)
+        for start in range(0, len(lines), CHUNK_ROWS):
+            yield seq + start + 1, b"\n".join(lines[start : start + CHUNK_ROWS]) + b"\n"
+
+
+def _add_blobs(paths: SessionPaths, head: Head, additions: dict[str, Any]) -> int:
+    found, offset = blobs.logged(paths, head.blob_offset)
+    if head.commit is None:  # the first, or all anew: the folders know best
+        found = list(blobs.everything(paths))
+    for number, (folder, digest) in enumerate(found, head.blob_offset // 71):
+        try:
+            content = blobs.get(paths, folder, digest)
+        except BlobNotFound:  # noted, then lost in a power failure together with whoever wanted it
+            continue
+        add_path(additions, f"{folder}/{fan_out(number * 20)}/{digest}", content)
+    return offset
+
+
+def _message(messages: list[str], seq: int, blob_offset: int) -> str:
+    title, *others = reversed(messages)
+    body = "".join(f"\n{other}" for other in others)
+    return f"{title}\n{body}\nSegue-Seq: {seq}\nSegue-Blobs: {blob_offset}\n"

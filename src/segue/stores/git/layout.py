@@ -1,0 +1,165 @@
+"""Where a session's files are.
+
+<root>/<folder>/
+  meta.json       {"format", "id", "created_at"}
+  history/        segments: <seq of the first row, 12 digits>.jsonl, the truth
+  acknowledged    how far the last segment is durable and visible
+  sealed          length and checksum of each full segment
+  lock/turn       flock: the turn lease; content: who has it
+  lock/append     flock: held for one append
+  lock/commit     flock: held for one commit
+  context/, files/  blobs under their SHA-256: ab/cdef...
+  blobs           one line a blob put, in order: what the next commit has to take
+  torn/           bytes that a crash left behind the last complete batch, kept for people
+  .git            derived history, bare
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import stat
+from pathlib import Path
+
+from segue.ids import utc_now
+from segue.stores.git.acknowledged import START, encode
+from segue.stores.ids import folder_of, id_of
+
+FORMAT = 1
+_DIRECTORIES = ("history", "lock", "context", "files")
+
+
+class SessionPaths:
+    """The paths of one session. Making this object does no I/O."""
+
+    def __init__(self, root: Path, session_id: str) -> None:
+        self.session_id = session_id
+        self.root = root
+        self.folder = root / folder_of(session_id)
+        self.meta = self.folder / "meta.json"
+        self.history = self.folder / "history"
+        self.acknowledged = self.folder / "acknowledged"
+        self.sealed = self.folder / "sealed"
+        self.turn_lock = self.folder / "lock" / "turn"
+        self.append_lock = self.folder / "lock" / "append"
+        self.commit_lock = self.folder / "lock" / "commit"
+        self.blob_log = self.folder / "blobs"
+        self.torn = self.folder / "torn"
+        self.git = self.folder / ".git"
+
+    def segment(self, first_seq: int) -> Path:
+        return self.history / f"{first_seq:012d}.jsonl"
+
+    def segments(self) -> list[int]:
+        """Seqs of the first rows of all segments, ascending."""
+        names = (name for name in os.listdir(self.history) if name.endswith(".jsonl"))
+        return sorted(int(name[:-6]) for name in names if name[:-6].isdigit())
+
+    def exists(self) -> bool:
+        """Whether this is a session's folder, and a real one: a planted symbolic link is not followed."""
+        return _is_directory(self.folder) and _is_directory(self.history)
+
+
+def create_session(paths: SessionPaths) -> bool:
+    """Make the folder whole or not at all. False when it exists already. Raises OSError."""
+    if paths.exists():
+        return False
+    paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    building = paths.root / f".new-{secrets.token_hex(8)}"
+    try:
+        _build(building, paths.session_id)
+        os.rename(building, paths.folder)
+    except OSError:
+        shutil.rmtree(building, ignore_errors=True)
+        if paths.exists():  # another process was faster
+            return False
+        raise
+    sync_directory(paths.root)
+    return True
+
+
+def heal_meta(paths: SessionPaths) -> None:
+    """Write meta.json again when it is missing: the folder's name says all that matters. Raises OSError."""
+    if not paths.meta.exists():
+        write_new(paths.meta, _meta(paths.session_id))
+
+
+def list_sessions(root: Path) -> list[str]:
+    """Ids of all sessions under the root, sorted. Raises OSError, but not when the root is missing."""
+    try:
+        names = os.listdir(root)
+    except FileNotFoundError:
+        return []
+    ids = (session_id for name in names if (session_id := id_of(name)) is not None)
+    return sorted(session_id for session_id in ids if SessionPaths(root, session_id).exists())
+
+
+def hide_session(paths: SessionPaths) -> None:
+    """Out of sight in one step, durably. Raises OSError."""
+    os.rename(paths.folder, paths.root / f".deleted-{secrets.token_hex(8)}")
+    sync_directory(paths.root)
+
+
+def sweep_hidden(root: Path) -> None:
+    """What is hidden was deleted: finish what a crash interrupted."""
+    for name in os.listdir(root):
+        if name.startswith(".deleted-"):
+            shutil.rmtree(root / name, ignore_errors=True)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """A file that is there whole and durable, or not at all. Raises OSError."""
+    building = path.parent / f".new-{secrets.token_hex(8)}"
+    descriptor = os.open(building, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(building, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(building)
+        raise
+    sync_directory(path.parent)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """`os.write` until everything is written: one call, but for signals and sizes over 2 GiB.
+
+    Raises OSError.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _build(folder: Path, session_id: str) -> None:
+    folder.mkdir(mode=0o700)
+    for name in _DIRECTORIES:
+        (folder / name).mkdir(mode=0o700)
+    write_new(folder / "acknowledged", encode(START))
+    write_new(folder / "meta.json", _meta(session_id))
+
+
+def _meta(session_id: str) -> bytes:
+    return json.dumps({"format": FORMAT, "id": session_id, "created_at": utc_now()}).encode() + b"\n"
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False

@@ -1,0 +1,195 @@
+"""Reading segments: lines between two seqs, checked on the way, damage named by file, line and byte.
+
+Framing: one row a line. Every line of an append but its last ends with a space before the newline, so that a
+torn append is recognised and dropped whole. Readers take the space off.
+
+A segment that is read whole is compared with its checksum before its first row is given out. Near the end
+only the wanted lines are read, from behind, so their cost does not grow with the journal.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from segue.errors import CorruptJournal, InvalidEvent
+from segue.events.codec import decode_row
+from segue.events.envelope import Envelope
+from segue.stores.git.acknowledged import Position
+from segue.stores.git.layout import SessionPaths, write_all
+
+SMALL = 1 << 16
+"""Bytes under which a segment is read whole, and so verified, however few lines are wanted."""
+REPAIR = "nothing was changed: copy the session's folder, then repair or remove the damaged lines"
+
+
+class Segment(msgspec.Struct, frozen=True):
+    path: Path
+    first: int
+    last: int
+    length: int
+    """Bytes that are acknowledged."""
+    crc: int | None
+    """CRC-32 of those bytes, None when it is not known."""
+
+
+def read_rows(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[Envelope]:
+    """Rows after `after_seq` up to the position. Raises CorruptJournal, OSError."""
+    for segment in segments_after(paths, until, after_seq):
+        start = max(after_seq, segment.first - 1)
+        for seq, line in enumerate(lines_after(segment, start), start + 1):
+            yield _checked(segment, seq, line, paths.session_id)
+
+
+def read_lines(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[bytes]:
+    """The same rows as the bytes they are kept as. Raises CorruptJournal, OSError."""
+    for segment in segments_after(paths, until, after_seq):
+        for line in lines_after(segment, max(after_seq, segment.first - 1)):
+            yield line.removesuffix(b" ")
+
+
+def segments_after(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[Segment]:
+    """The segments that hold rows after `after_seq`, in order."""
+    if after_seq >= until.seq:
+        return
+    firsts = [first for first in paths.segments() if first <= until.segment]
+    if not firsts or firsts[0] != 1 or firsts[-1] != until.segment:
+        missing = paths.segment(until.segment if firsts and firsts[0] == 1 else 1)
+        raise CorruptJournal(f"{missing} is missing; {REPAIR}", path=str(missing), line=1)
+    sealed = read_sealed(paths)
+    for first, following in zip(firsts, [*firsts[1:], 0], strict=True):
+        path, last = paths.segment(first), following - 1 if following else until.seq
+        if last > after_seq:
+            length, crc = (until.length, until.crc) if not following else sealed.get(first, (None, None))
+            size = os.stat(path).st_size if length is None else length
+            yield Segment(path, first, last, size, crc)
+
+
+def lines_after(segment: Segment, after_seq: int) -> list[bytes]:
+    """The lines of its rows after `after_seq`, framing included. Raises CorruptJournal, OSError."""
+    wanted, rows = segment.last - after_seq, segment.last - segment.first + 1
+    descriptor = os.open(segment.path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        if segment.length > SMALL and wanted * 2 < rows:
+            data = _last_lines(descriptor, segment.length, wanted)
+        else:
+            data = verified(segment, pread_all(descriptor, segment.length, 0))
+    finally:
+        os.close(descriptor)
+    lines = data.split(b"\n")
+    if lines.pop() or len(lines) < wanted or (len(lines) > wanted and len(lines) != rows):
+        raise damage(segment)
+    return lines[-wanted:]
+
+
+def verified(segment: Segment, data: bytes) -> bytes:
+    """The data of a whole segment.
+
+    Raises CorruptJournal when length or checksum are not those acknowledged.
+    """
+    if len(data) < segment.length or (segment.crc is not None and zlib.crc32(data) != segment.crc):
+        raise damage(segment)
+    return data
+
+
+def damage(segment: Segment) -> CorruptJournal:
+    """The error that says where the first bad line of this segment is."""
+    with open(segment.path, "rb") as file:
+        data = file.read(segment.length)
+    offset = 0
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        if (problem := row_problem(line, segment.first + number - 1)) is not None:
+            return corrupt(segment.path, number, offset, problem)
+        offset += len(line) + 1
+    line_number = data.count(b"\n") + 1
+    if len(data) < segment.length or offset < len(data):
+        return corrupt(segment.path, line_number, offset, "acknowledged bytes are missing")
+    return corrupt(segment.path, 0, 0, "all lines are rows, but the checksum tells that bytes were changed")
+
+
+def corrupt(path: Path, line: int, offset: int, problem: str) -> CorruptJournal:
+    place = f"{path}, line {line} (byte {offset})" if line else str(path)
+    return CorruptJournal(f"{place}: {problem}; {REPAIR}", path=str(path), line=line, offset=offset)
+
+
+def row_problem(line: bytes, seq: int) -> str | None:
+    """What is wrong with the line of this seq, None when nothing is."""
+    try:
+        found = decode_row(line).seq
+    except InvalidEvent as error:
+        return f"not a row: {error}"
+    return None if found == seq else f"row {found} where row {seq} belongs"
+
+
+def pread_all(descriptor: int, length: int, offset: int) -> bytes:
+    """`length` bytes from `offset`, fewer only at the end of the file. Raises OSError."""
+    parts = []
+    while length > 0 and (part := os.pread(descriptor, length, offset)):
+        parts.append(part)
+        length, offset = length - len(part), offset + len(part)
+    return b"".join(parts)
+
+
+def read_sealed(paths: SessionPaths) -> dict[int, tuple[int, int]]:
+    """First seq -> length and CRC-32 of each full segment that is listed.
+
+    Derived: missing lines only cost the check.
+    """
+    try:
+        text = paths.sealed.read_bytes()
+    except FileNotFoundError:
+        return {}
+    parts = (line.split() for line in text.split(b"\n")[:-1])
+    return {
+        int(part[0]): (int(part[1]), int(part[2], 16)) for part in parts if len(part) == 4 and part[3] == b"."
+    }
+
+
+def seal(paths: SessionPaths, position: Position) -> None:
+    """Note length and checksum of a segment that gets no more rows. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    descriptor = os.open(paths.sealed, flags, 0o600)
+    try:
+        write_all(descriptor, f"{position.segment} {position.length} {position.crc:08x} .\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+def _checked(segment: Segment, seq: int, line: bytes, session_id: str) -> Envelope:
+    try:
+        envelope = decode_row(line)
+    except InvalidEvent as error:
+        raise damage(segment) from error
+    if envelope.seq != seq:
+        raise damage(segment)
+    if envelope.session_id != session_id:
+        raise corrupt(segment.path, seq - segment.first + 1, 0, f"a row of session {envelope.session_id}")
+    return envelope
+
+
+def _last_lines(descriptor: int, length: int, count: int) -> bytes:
+    """The last `count` lines of the first `length` bytes, read from behind in growing steps."""
+    size = SMALL
+    while True:
+        start = max(0, length - size)
+        data = pread_all(descriptor, length - start, start)
+        cut = _start_of_last(data, count)
+        if cut >= 0:
+            return data[cut:]
+        if start == 0:
+            return data
+        size *= 4
+
+
+def _start_of_last(data: bytes, count: int) -> int:
+    """Where the last `count` lines begin, -1 when the data may not hold them all."""
+    cut = len(data) - 1
+    for _ in range(count):
+        cut = data.rfind(b"\n", 0, cut)
+        if cut < 0:
+            return -1
+    return cut + 1

@@ -1,0 +1,173 @@
+"""The writing end of one journal in this process: lock, check, write, sync, publish."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from segue.stores.git import acknowledged
+from segue.stores.git.acknowledged import Position
+from segue.stores.git.healing import Healing
+from segue.stores.git.layout import SessionPaths, heal_meta, sync_directory, write_all
+from segue.stores.git.segments import corrupt, seal
+
+SEGMENT_BYTES = 4 << 20
+"""A segment that is this long gets no more appends."""
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+
+
+class Replaced(Exception):
+    """The files this tail has open are not the session's any more: it was deleted, perhaps made again."""
+
+
+class Tail:
+    """Not thread-safe: its session's writer is the only user.
+
+    Methods raise OSError unless they say otherwise.
+    """
+
+    def __init__(self, paths: SessionPaths, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.paths = paths
+        self.segment_bytes = segment_bytes
+        self.reports: list[str] = []
+        self.position: Position | None = None
+        self._segment = -1
+        self._lock = os.open(paths.append_lock, _OPEN, 0o600)
+        try:
+            self._acknowledged = os.open(paths.acknowledged, _OPEN, 0o600)
+        except OSError:
+            os.close(self._lock)
+            raise
+
+    @contextmanager
+    def locked(self) -> Iterator[Position]:
+        """Hold the append lock; gives the position that this append starts from.
+
+        Raises CorruptJournal, Replaced.
+        """
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            yield self._current()
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    @contextmanager
+    def locked_if_free(self) -> Iterator[Position | None]:
+        """Like `locked`, but gives None when somebody is appending right now."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        try:
+            yield self._current()
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def write(self, data: bytes, last_seq: int) -> None:
+        """Append framed rows, durably, and publish them; the append lock is held. All or nothing."""
+        assert self.position is not None
+        before = self.position
+        try:
+            position = self._room(before)
+            write_all(self._segment, data)
+            os.fdatasync(self._segment)
+            after = Position(
+                position.segment, position.length + len(data), last_seq, zlib.crc32(data, position.crc)
+            )
+            acknowledged.publish(self._acknowledged, after)
+            self.position = after
+        except BaseException:
+            self._undo(before)
+            raise
+
+    def close(self) -> None:
+        """Close all descriptors. Never unlocks: in a forked child the lock belongs to the parent."""
+        for descriptor in (self._segment, self._acknowledged, self._lock):
+            if descriptor >= 0:
+                with suppress(OSError):
+                    os.close(descriptor)
+        self._segment = self._acknowledged = self._lock = -1
+
+    def _current(self) -> Position:
+        position = acknowledged.read(self._acknowledged)
+        if position is None or self.position is None:
+            self._check_not_replaced()
+            return self._heal(position)
+        if position.segment != self.position.segment:
+            self._open_segment(position.segment)
+        self.position = position
+        if self._segment >= 0:
+            status = os.fstat(self._segment)
+            if status.st_nlink == 0:
+                raise Replaced
+            if status.st_size != position.length:
+                return self._heal(position)
+        elif os.fstat(self._acknowledged).st_nlink == 0:
+            raise Replaced
+        return position
+
+    def _check_not_replaced(self) -> None:
+        try:
+            there = os.stat(self.paths.acknowledged).st_ino
+        except FileNotFoundError:
+            raise Replaced from None
+        if there != os.fstat(self._acknowledged).st_ino:
+            raise Replaced
+
+    def _heal(self, known: Position | None) -> Position:
+        heal_meta(self.paths)
+        healing = Healing(self.paths, known)
+        position = healing.run()
+        self.reports += healing.reports
+        self._open_segment(position.segment)
+        if position != known:
+            acknowledged.publish(self._acknowledged, position)
+        self.position = position
+        return position
+
+    def _open_segment(self, first: int) -> None:
+        if self._segment >= 0:
+            os.close(self._segment)
+            self._segment = -1
+        if first:
+            path = self.paths.segment(first)
+            try:
+                self._segment = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
+            except FileNotFoundError as error:
+                if not self.paths.exists():
+                    raise Replaced from error
+                raise corrupt(path, 1, 0, "the acknowledged segment is missing") from error
+
+    def _room(self, position: Position) -> Position:
+        """The position in the segment that takes the next rows: this one, or a new one when it is full."""
+        if position.segment and position.length < self.segment_bytes:
+            return position
+        first = position.seq + 1
+        try:
+            descriptor = self._new_segment(first)
+        except FileExistsError:  # another process died just here
+            self._heal(position)
+            descriptor = self._new_segment(first)
+        if self._segment >= 0:
+            os.close(self._segment)
+        self._segment = descriptor
+        sync_directory(self.paths.history)
+        if position.segment:
+            seal(self.paths, position)
+        return Position(first, 0, position.seq, 0)
+
+    def _new_segment(self, first: int) -> int:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        return os.open(self.paths.segment(first), flags, 0o600)
+
+    def _undo(self, before: Position) -> None:
+        """Nothing of a failed write may stay: cut it off, and read everything anew before the next one."""
+        self.position = None
+        with suppress(OSError):
+            if before.segment:
+                os.truncate(self.paths.segment(before.segment), before.length)
+            self.paths.segment(before.seq + 1).unlink(missing_ok=True)  # a new segment, if it came to that

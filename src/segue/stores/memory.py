@@ -1,0 +1,184 @@
+"""The reference store: one process, nothing on disk. What it does is what every store does."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+from segue.errors import BlobNotFound, SessionBusy, StorageError
+from segue.events.codec import decode_row, row_bytes
+from segue.events.envelope import Envelope
+from segue.stores.admission import (
+    check_digest,
+    check_drafts,
+    check_epoch,
+    check_folder,
+    check_seq,
+    no_session,
+)
+from segue.stores.ids import check_session_id
+from segue.stores.protocol import Draft, Lease
+
+
+class _Session:
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        """Row n is at n - 1, as it would be on disk: what is read is what was written, never a shared object.
+        """
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.commits: list[str] = []
+        self.epoch = 0
+        self.token = ""
+        self.holder: str | None = None
+
+
+class MemoryStore:
+    """Durable as long as the process. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, _Session] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def create(self, session_id: str) -> bool:
+        check_session_id(session_id)
+        with self._changed:
+            if session_id in self._sessions:
+                return False
+            self._sessions[session_id] = _Session()
+            return True
+
+    def exists(self, session_id: str) -> bool:
+        return check_session_id(session_id) in self._sessions
+
+    def sessions(self) -> list[str]:
+        with self._changed:
+            return sorted(self._sessions)
+
+    def delete(self, session_id: str) -> None:
+        with self._changed:
+            session = self._session(session_id)
+            if session.holder is not None:
+                raise _busy(session_id, session.holder)
+            del self._sessions[session_id]
+            self._changed.notify_all()
+
+    def submit(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        *,
+        lease: Lease | None = None,
+        expected_seq: int | None = None,
+    ) -> Future[list[int]]:
+        check_session_id(session_id)
+        future: Future[list[int]] = Future()
+        try:
+            future.set_result(self.append(session_id, drafts, lease=lease, expected_seq=expected_seq))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        *,
+        lease: Lease | None = None,
+        expected_seq: int | None = None,
+    ) -> list[int]:
+        check_session_id(session_id)
+        with self._changed:
+            session = self._session(session_id)
+            self._check_open()
+            check_drafts(session_id, drafts, lease)
+            if lease is not None:
+                check_epoch(lease, session.epoch, session.token)
+            check_seq(session_id, len(session.lines), expected_seq)
+            first = len(session.lines) + 1
+            session.lines += [row_bytes(session_id, seq, draft) for seq, draft in enumerate(drafts, first)]
+            self._changed.notify_all()
+            return list(range(first, first + len(drafts)))
+
+    def last_seq(self, session_id: str) -> int:
+        return len(self._session(session_id).lines)
+
+    def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
+        return map(decode_row, self.read_lines(session_id, after_seq))
+
+    def read_lines(self, session_id: str, after_seq: int = 0) -> Iterator[bytes]:
+        return iter(self._session(session_id).lines[after_seq:])
+
+    def watch(
+        self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None
+    ) -> Iterator[list[Envelope]]:
+        self._session(session_id)
+        return self._watch(session_id, after_seq, stop or threading.Event())
+
+    def _watch(self, session_id: str, after_seq: int, stop: threading.Event) -> Iterator[list[Envelope]]:
+        while not stop.is_set():
+            with self._changed:
+                lines = self._session(session_id).lines[after_seq:]
+                if not lines:
+                    self._changed.wait(0.05)  # `stop` is a plain event: it cannot wake us
+                    continue
+            after_seq += len(lines)
+            yield [decode_row(line) for line in lines]
+
+    def acquire(self, session_id: str, *, holder: str, wait: float = 0.0) -> Lease:
+        deadline = time.monotonic() + wait
+        with self._changed:
+            while (session := self._session(session_id)).holder is not None:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise _busy(session_id, session.holder)
+                self._changed.wait(remaining)
+            self._check_open()
+            session.epoch, session.token, session.holder = session.epoch + 1, secrets.token_hex(16), holder
+            return Lease(session_id, session.epoch, session.token)
+
+    def release(self, lease: Lease) -> None:
+        with self._changed:
+            session = self._sessions.get(lease.session_id)
+            if session is not None and (session.epoch, session.token) == (lease.epoch, lease.token):
+                session.token, session.holder = "", None
+                self._changed.notify_all()
+
+    def holder(self, session_id: str) -> str | None:
+        return self._session(session_id).holder
+
+    def put_blob(self, session_id: str, folder: str, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        self._session(session_id).blobs[check_folder(folder), digest] = bytes(data)
+        return digest
+
+    def get_blob(self, session_id: str, folder: str, digest: str) -> bytes:
+        session = self._session(session_id)
+        try:
+            return session.blobs[check_folder(folder), check_digest(digest)]
+        except KeyError:
+            raise BlobNotFound(f"{session_id} has no blob {digest} in {folder}") from None
+
+    def commit(self, session_id: str, message: str) -> None:
+        self._session(session_id).commits.append(message)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _session(self, session_id: str) -> _Session:
+        session = self._sessions.get(check_session_id(session_id))
+        if session is None:
+            raise no_session(session_id)
+        return session
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StorageError("the store is closed")
+
+
+def _busy(session_id: str, holder: str) -> SessionBusy:
+    return SessionBusy(f"session {session_id} is busy: {holder} has its turn", holder=holder)
