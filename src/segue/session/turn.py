@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -82,15 +83,20 @@ class Turn:
         return future.result()
 
     async def append_async(self, *events: Event) -> list[int]:
-        return await asyncio.wrap_future(self.submit(*events))
+        return await self.submitted(self.submit(*events))
 
-    def submit(self, *events: Event) -> Any:
+    @staticmethod
+    async def submitted(rows: Future[list[int]]) -> list[int]:
+        """Wait for what `submit` queued, without blocking the loop; being cancelled does not take it back."""
+        return await asyncio.wrap_future(rows)
+
+    def submit(self, *events: Event) -> Future[list[int]]:
         """Queue turn rows without waiting for them: the future tells when they are durable."""
         with self._lock:
             first = [] if self._lease is not None else [self._open({"kind": "direct_call"})]
             return self.journal.submit(*first, *events, lease=self._lease)
 
-    def submit_invocation(self, reason: dict[str, Any], *events: Event) -> Any:
+    def submit_invocation(self, reason: dict[str, Any], *events: Event) -> Future[list[int]]:
         """Begin an exchange: an INVOCATION_STARTED of this turn with its reason, and what follows it."""
         with self._lock:
             started = self._open(reason)

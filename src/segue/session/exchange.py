@@ -1,0 +1,47 @@
+"""A root call is one exchange of the conversation: what it was asked is the input of its INVOCATION_STARTED and folds
+as the user message, what it gave back is written as the assistant message."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from segue.events.facts import Event, MessageDelta, MessageEnd, MessageStart
+from segue.ids import new_id
+from segue.session.prompt import text
+from segue.session.turn import Turn
+
+
+def direct_call(asked: Any) -> dict[str, Any]:
+    """The reason of a root call's invocation."""
+    return {"kind": "direct_call", "input": asked}
+
+
+def reply_rows(result: Any) -> list[Event]:
+    """The assistant message of an exchange, from the root call's result as a JSON value."""
+    message_id = new_id("msg")
+    delta = {"type": "text", "text": text(result)}
+    return [
+        MessageStart(message_id=message_id),
+        MessageDelta(message_id=message_id, delta=delta),
+        MessageEnd(message_id=message_id, finish_reason="stop"),
+    ]
+
+
+class bare_exchange:
+    """`async with`: makes a model call outside any agentic call an exchange; inside one it does nothing."""
+
+    def __init__(self, turn: Turn, caller: str, asked: Any) -> None:
+        self._turn, self._bare, self._asked = turn, not caller, asked
+        self.result: Any = None
+
+    async def __aenter__(self) -> bare_exchange:
+        if self._bare:
+            await self._turn.submitted(self._turn.submit_invocation(direct_call(self._asked)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bare and error is None:
+            await self._turn.append_async(*reply_rows(self.result))
