@@ -14,9 +14,11 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]] = []
     """OpenAI-shaped: `{type: function, function: {name, description, parameters}}`."""
     schema: dict[str, Any] | None = None
-    """JSON schema that the reply's text must satisfy (an object at the top), where the provider can enforce it."""
+    """JSON schema that the reply's text must satisfy (an object at the top), where the provider can enforce
+    it."""
     choices: list[str] = []
-    """The reply should be one of these texts; a model that can constrain its output does, others are only asked."""
+    """The reply should be one of these texts; a model that can constrain its output does, others are only
+    asked."""
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None
@@ -64,7 +66,8 @@ Chunk = TextChunk | ReasoningChunk | ToolCallChunk | Finish
 
 class Model(Protocol):
     name: str
-    """`dialect:model`, as `--model` takes it: `local:SmolLM2-135M-Instruct`, `openai:gpt-5`, `scripted:answers.json`."""
+    """`dialect:model`, as `--model` takes it: `local:SmolLM2-135M-Instruct`, `openai:gpt-5`,
+    `scripted:answers.json`."""
 
     dialect: str
     """Which provider view of the messages it wants: openai, anthropic, local, scripted."""
@@ -72,8 +75,8 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """One attempt: chunks as they come, ending with `Finish`. No retries here.
 
-        Closing the iterator early really ends the provider's stream. Raises the `ModelError`s of `segue.errors`;
-        a stream that breaks off without `Finish` raises `ModelUnavailable`.
+        Closing the iterator early really ends the provider's stream. Raises the `ModelError`s of
+        `segue.errors`; a stream that breaks off without `Finish` raises `ModelUnavailable`.
         """
         ...
 
