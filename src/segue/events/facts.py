@@ -26,7 +26,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 # --- turn rows: only the holder of the turn lease writes them ---------------------------------------------------
 
 
-class InvocationStarted(Event):
+class InvocationStarted(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "INVOCATION_STARTED"
     invocation_id: str
     turn_id: str
@@ -40,14 +40,14 @@ class InvocationStarted(Event):
     """The settled turn that this new turn resumes."""
 
 
-class NoMoreActions(Event):
+class NoMoreActions(Event, frozen=True, kw_only=True):
     """The turn finished."""
 
     TYPE: ClassVar[str] = "NO_MORE_ACTIONS"
     turn_id: str = ""
 
 
-class Error(Event):
+class Error(Event, frozen=True, kw_only=True):
     """The turn's code failed. NO_MORE_ACTIONS follows."""
 
     TYPE: ClassVar[str] = "ERROR"
@@ -55,7 +55,7 @@ class Error(Event):
     code: str = ""
 
 
-class SessionError(Event):
+class SessionError(Event, frozen=True, kw_only=True):
     """The turn died from outside: its process ended, its runner failed."""
 
     TYPE: ClassVar[str] = "SESSION_ERROR"
@@ -64,34 +64,34 @@ class SessionError(Event):
     turn_id: str = ""
 
 
-class TurnSuspended(Event):
+class TurnSuspended(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TURN_SUSPENDED"
     turn_id: str
     waits: list[str] = []
     """Ids of the open waits: tool call ids and question ids."""
 
 
-class TurnCancelled(Event):
+class TurnCancelled(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TURN_CANCELLED"
     turn_id: str
     reason: str = ""
 
 
-class HeadMoved(Event):
+class HeadMoved(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "HEAD_MOVED"
     to_seq: int
     """The row before a turn's first INVOCATION_STARTED; later rows leave the active path."""
     reason: str = ""
 
 
-class MessageStart(Event):
+class MessageStart(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "MESSAGE_START"
     message_id: str
     role: Literal["system", "developer", "user", "assistant"] = "assistant"
     called_by: str = ""
 
 
-class MessageDelta(Event):
+class MessageDelta(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "MESSAGE_DELTA"
     message_id: str
     delta: dict[str, Any]
@@ -99,7 +99,7 @@ class MessageDelta(Event):
     called_by: str = ""
 
 
-class MessageEnd(Event):
+class MessageEnd(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "MESSAGE_END"
     message_id: str
     finish_reason: str = ""
@@ -107,7 +107,7 @@ class MessageEnd(Event):
     called_by: str = ""
 
 
-class ToolCall(Event):
+class ToolCall(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TOOL_CALL"
     tool_call_id: str
     name: str
@@ -116,7 +116,7 @@ class ToolCall(Event):
     called_by: str = ""
 
 
-class ToolStarted(Event):
+class ToolStarted(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TOOL_STARTED"
     tool_call_id: str
     attempt: int = 1
@@ -124,7 +124,7 @@ class ToolStarted(Event):
     called_by: str = ""
 
 
-class ToolResult(Event):
+class ToolResult(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TOOL_RESULT"
     tool_call_id: str
     result: Any
@@ -133,7 +133,7 @@ class ToolResult(Event):
     called_by: str = ""
 
 
-class ToolApprovalRequired(Event):
+class ToolApprovalRequired(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TOOL_APPROVAL_REQUIRED"
     tool_call_id: str
     name: str
@@ -144,13 +144,13 @@ class ToolApprovalRequired(Event):
     called_by: str = ""
 
 
-class TranscriptCompacted(Event):
+class TranscriptCompacted(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TRANSCRIPT_COMPACTED"
     messages: list[dict[str, Any]]
     replaces_up_to_seq: int
 
 
-class QuestionAsked(Event):
+class QuestionAsked(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "QUESTION_ASKED"
     question_id: str
     """Also the node id of the question in the call graph."""
@@ -162,7 +162,7 @@ class QuestionAsked(Event):
     called_by: str = ""
 
 
-class CallStarted(Event):
+class CallStarted(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "CALL_STARTED"
     node_id: str
     kind: Literal["function", "model", "tool", "question", "step"]
@@ -182,7 +182,7 @@ class CallStarted(Event):
     """Models: digest of the entry under context/ that says what was sent."""
 
 
-class CallEnded(Event):
+class CallEnded(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "CALL_ENDED"
     node_id: str
     status: Literal["completed", "failed", "cancelled", "interrupted", "suspended"]
@@ -194,7 +194,7 @@ class CallEnded(Event):
     """`{input_tokens, output_tokens, ...}`"""
 
 
-class FileBackedUp(Event, kw_only=True):
+class FileBackedUp(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "FILE_BACKED_UP"
     turn_id: str
     node_id: str = ""
@@ -206,7 +206,7 @@ class FileBackedUp(Event, kw_only=True):
 # --- control rows: anyone appends them, at any time ----------------------------------------------------------------
 
 
-class SessionCreated(Event):
+class SessionCreated(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "SESSION_CREATED"
     CONTROL: ClassVar[bool] = True
     agent_id: str = ""
@@ -218,7 +218,7 @@ class SessionCreated(Event):
     """`{session_id, seq}`"""
 
 
-class SessionUpdated(Event):
+class SessionUpdated(Event, frozen=True, kw_only=True):
     """Only the fields that change are set."""
 
     TYPE: ClassVar[str] = "SESSION_UPDATED"
@@ -229,7 +229,7 @@ class SessionUpdated(Event):
     tags: list[str] | UnsetType = UNSET
 
 
-class TurnSubmitted(Event):
+class TurnSubmitted(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TURN_SUBMITTED"
     CONTROL: ClassVar[bool] = True
     client_id: str
@@ -237,14 +237,14 @@ class TurnSubmitted(Event):
     mode: Literal["queue", "steer", "refuse"] = "queue"
 
 
-class CancelRequested(Event):
+class CancelRequested(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "CANCEL_REQUESTED"
     CONTROL: ClassVar[bool] = True
     turn_id: str = ""
     reason: str = ""
 
 
-class ToolApprovalGranted(Event):
+class ToolApprovalGranted(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TOOL_APPROVAL_GRANTED"
     CONTROL: ClassVar[bool] = True
     tool_call_id: str
@@ -256,7 +256,7 @@ class ToolApprovalGranted(Event):
     rule_id: str = ""
 
 
-class ToolApprovalDenied(Event):
+class ToolApprovalDenied(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TOOL_APPROVAL_DENIED"
     CONTROL: ClassVar[bool] = True
     tool_call_id: str
@@ -264,7 +264,7 @@ class ToolApprovalDenied(Event):
     approver: str = ""
 
 
-class ApprovalRuleSet(Event):
+class ApprovalRuleSet(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "APPROVAL_RULE_SET"
     CONTROL: ClassVar[bool] = True
     rule_id: str
@@ -272,7 +272,7 @@ class ApprovalRuleSet(Event):
     predicate: dict[str, Any] | None = None
 
 
-class QuestionAnswered(Event):
+class QuestionAnswered(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "QUESTION_ANSWERED"
     CONTROL: ClassVar[bool] = True
     question_id: str
@@ -280,7 +280,7 @@ class QuestionAnswered(Event):
     by: str = ""
 
 
-class CallResolved(Event):
+class CallResolved(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "CALL_RESOLVED"
     CONTROL: ClassVar[bool] = True
     call_id: str
