@@ -1,0 +1,72 @@
+"""One durable session for LLM agents, from every entry point, through every crash.
+
+Importing this does nothing: each public name is loaded from its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from segue import errors, events
+    from segue.agents.function import Run, agentic_function
+    from segue.session.context import (
+        SessionHandle,
+        ThreadPoolExecutor,
+        bind,
+        current_session,
+        session_context,
+    )
+    from segue.session.db import default_db
+    from segue.session.runtime import create_runtime
+    from segue.session.waits import ask_user
+    from segue.session.writer import SessionNodeWriter
+
+_MODULES = {
+    "Run": "segue.agents.function",
+    "SessionHandle": "segue.session.context",
+    "SessionNodeWriter": "segue.session.writer",
+    "ThreadPoolExecutor": "segue.session.context",
+    "agentic_function": "segue.agents.function",
+    "ask_user": "segue.session.waits",
+    "bind": "segue.session.context",
+    "create_runtime": "segue.session.runtime",
+    "current_session": "segue.session.context",
+    "default_db": "segue.session.db",
+    "session_context": "segue.session.context",
+}
+"""Public name -> the module that defines it."""
+
+__all__ = [
+    "Run",
+    "SessionHandle",
+    "SessionNodeWriter",
+    "ThreadPoolExecutor",
+    "__version__",
+    "agentic_function",
+    "ask_user",
+    "bind",
+    "create_runtime",
+    "current_session",
+    "default_db",
+    "errors",
+    "events",
+    "session_context",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("errors", "events"):
+        return importlib.import_module(f"segue.{name}")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'segue' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

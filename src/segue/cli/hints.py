@@ -1,0 +1,89 @@
+"""What a run says beside its answer, on standard error."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from segue.cli import exits
+from segue.errors import Cancelled, SegueError, Suspended
+from segue.settings import load_settings
+
+PLACEHOLDER = "your next message"
+_LIBRARY = Path(traceback.__file__).parent
+_NOT_THE_USERS = (
+    str(Path(__file__).parents[1]),
+    str(_LIBRARY / "asyncio"),
+    str(_LIBRARY / "importlib"),
+    "<frozen ",
+)
+
+
+def say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def say_error(error: BaseException, *, verbose: bool) -> None:
+    """One line for our own errors; for others a traceback that begins in the user's code. `verbose` shows all."""
+    if verbose:
+        say("".join(traceback.format_exception(error)).rstrip())
+    elif isinstance(error, SegueError):
+        say(f"segue: {error}")
+    elif isinstance(error, (exits.TimeLimit, exits.Terminated, Suspended, Cancelled, KeyboardInterrupt)):
+        say(f"segue: {_ending(error)}")
+    else:
+        say(_short(error))
+
+
+def continuation(
+    target: str, model: str | None, given: Sequence[str], text: str | None, session_id: str
+) -> str:
+    """The command that continues the session, to be pasted from the current folder."""
+    words = [*program(), "run", target]
+    words += ["--model", model] if model else []
+    words += [word for pair in given for word in ("--arg", pair)]
+    words += ["--session", session_id]
+    words += [PLACEHOLDER] if text is not None else []
+    return home_prefix() + shlex.join(words)
+
+
+def program() -> list[str]:
+    """How this program was called: by its name where that finds it."""
+    called = Path(sys.argv[0])
+    if called.name != "segue":
+        return ["python", "-m", "segue"]
+    found = shutil.which("segue")
+    return ["segue"] if found and called.exists() and called.samefile(found) else [str(called)]
+
+
+def home_prefix() -> str:
+    """`SEGUE_HOME=... ` when the sessions are not in the usual place."""
+    home = load_settings().home
+    if home == Path.home() / ".segue":
+        return ""
+    shown = home.relative_to(Path.cwd()) if home.is_relative_to(Path.cwd()) else home
+    return f"SEGUE_HOME={shlex.quote(str(shown))} "
+
+
+def _ending(error: BaseException) -> str:
+    if isinstance(error, exits.TimeLimit):
+        return "the time limit passed: the turn is interrupted"
+    if isinstance(error, exits.Terminated):
+        return "terminated: the turn is interrupted"
+    return "the turn is suspended" if isinstance(error, Suspended) else "the turn is cancelled"
+
+
+def _short(error: BaseException) -> str:
+    shown = traceback.TracebackException.from_exception(error)
+    inner: traceback.TracebackException | None = shown
+    while inner is not None:
+        kept = [frame for frame in inner.stack if not frame.filename.startswith(_NOT_THE_USERS)]
+        inner.stack = traceback.StackSummary.from_list(kept or inner.stack)
+        inner = inner.__cause__ or inner.__context__
+    return "".join(shown.format()).rstrip()

@@ -1,0 +1,44 @@
+"""How a turn ended, as the journal has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from segue.cli.output import Outcome
+from segue.fold.graph import CallGraph
+from segue.session.db import SessionDB
+from segue.session.turn import status_of
+
+__all__ = ["Outcome", "open_questions", "read", "usage_of"]
+
+
+def read(db: SessionDB, session_id: str, turn_id: str, value: Any, error: BaseException | None) -> Outcome:
+    """A turn that wrote no row has no status in the journal: what was raised, if anything, tells it."""
+    turn = db.turns(session_id).get(turn_id)
+    return Outcome(
+        session_id=session_id,
+        turn_id=turn_id,
+        status=turn.status if turn is not None else status_of(error) or "interrupted",
+        result=value,
+        usage=usage_of(db.journal(session_id).view(CallGraph), turn_id),
+        error=None if error is None else {"type": type(error).__name__, "message": str(error)},
+    )
+
+
+def usage_of(graph: CallGraph, turn_id: str) -> dict[str, int]:
+    """Tokens of all model calls of a turn, by kind."""
+    total: Counter[str] = Counter()
+    for node in graph.nodes.values():
+        if node.turn_id == turn_id and node.kind == "model":
+            total.update({name: count for name, count in (node.usage or {}).items() if type(count) is int})
+    return dict(total)
+
+
+def open_questions(db: SessionDB, outcome: Outcome) -> list[str]:
+    """The questions that a suspended turn waits for, each with its id."""
+    if outcome.status != "suspended":
+        return []
+    nodes = db.journal(outcome.session_id).view(CallGraph).nodes.values()
+    waiting = [node for node in nodes if node.kind == "question" and node.status == "suspended"]
+    return [f"{node.name} ({node.id})" for node in waiting if node.turn_id == outcome.turn_id]
