@@ -51,7 +51,7 @@ class AgenticFunction(Generic[P, R]):
         return self if instance is None else MethodType(_BoundMethod(self), instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._call(args, kwargs, bound_method=False)
+        return self._call(args, kwargs, bound_method=False)  # type: ignore[no-any-return]
 
     def run(
         self, *args: Any, session_id: str | None = None, runtime: Runtime | None = None, source: str = "code", **kwargs: Any
@@ -169,7 +169,7 @@ def _checked(function: Any) -> Callable[..., Any]:
         _refuse(function, "agentic_function decorates a function or a coroutine function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         _refuse(function, "a generator cannot be an agentic function: its call has one result")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _refuse(function: Any, why: str) -> NoReturn:

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from segue.events.envelope import Envelope
 from segue.fold.turns import Turns
 
 TITLE_LENGTH = 80
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One session as a listing shows it, at one moment."""
+
+    session_id: str
+    title: str
+    """What a person called it, else the first user words, on one line of at most 80 characters."""
+    status: str
+    """Of the last turn (`segue.fold.turns.Turn.status`); `idle` before the first."""
+    turns: int
+    events: int
+    agent_id: str
+    source: str
+    cwd: str
+    created_at: str
+    active_at: str
+    """When its conversation last moved: archiving, renaming and pinning are no activity."""
+    archived: bool
+    pinned: bool
+    tags: list[str]
 
 
 class Summary:
@@ -20,7 +43,6 @@ class Summary:
         self.cwd = ""
         self.created_at = ""
         self.active_at = ""
-        """When its conversation last moved: archiving, renaming and pinning are no activity."""
         self.archived = False
         self.pinned = False
         self.tags: list[str] = []
@@ -39,20 +61,24 @@ class Summary:
         else:
             self.active_at = envelope.created_at
 
-    @property
-    def title(self) -> str:
-        """What a person called it, else the first user words, on one line of at most 80 characters."""
-        return self._title or self._first_words
-
-    @property
-    def turns(self) -> int:
-        return len(self._turns)
-
-    @property
-    def status(self) -> str:
-        """Of the last turn; `idle` before the first. See `Turn.status` for what running means."""
+    def info(self) -> SessionInfo:
+        """As it is now. A turn whose process died says running: only the store knows whether its holder lives."""
         last = self._turns.last
-        return last.status if last is not None else "idle"
+        return SessionInfo(
+            session_id=self.session_id,
+            title=self._title or self._first_words,
+            status=last.status if last is not None else "idle",
+            turns=len(self._turns),
+            events=self.events,
+            agent_id=self.agent_id,
+            source=self.source,
+            cwd=self.cwd,
+            created_at=self.created_at,
+            active_at=self.active_at,
+            archived=self.archived,
+            pinned=self.pinned,
+            tags=list(self.tags),
+        )
 
     def _created(self, envelope: Envelope, payload: dict[str, Any]) -> None:
         self.created_at = self.active_at = envelope.created_at

@@ -9,10 +9,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from segue.errors import SessionNotFound, StaleWriter
 from segue.events.envelope import Envelope
 from segue.events.facts import SessionCreated, SessionUpdated
-from segue.fold.summary import Summary
+from segue.fold.summary import SessionInfo, Summary
 from segue.fold.turns import Turns
 from segue.journal import Journal, open_journal
 from segue.settings import home_key, load_settings
@@ -49,11 +51,16 @@ class SessionDB:
             return False
         return True
 
-    def get_session(self, session_id: str) -> Summary | None:
-        """What a listing says of the session, or None when there is none."""
+    def get_session(self, session_id: str) -> SessionInfo | None:
+        """What a listing says of the session, or None when there is none. A turn whose process died is shown as
+        interrupted, although the record says so only once somebody opens the session."""
         if not self.store.exists(session_id):
             return None
-        return self._living(session_id, self.journal(session_id).view(Summary))
+        with self.journal(session_id).viewing(Summary) as summary:
+            info = summary.info()
+        if info.status == "running" and self.store.holder(session_id) is None:
+            return msgspec.structs.replace(info, status="interrupted")
+        return info
 
     def update_session(self, session_id: str, **fields: Any) -> None:
         """Set `title`, `archived`, `pinned` or `tags`; what is not named stays."""
@@ -65,11 +72,11 @@ class SessionDB:
         with self._lock:
             self._journals.pop(session_id, None)
 
-    def list_sessions(self, *, without_turns: bool = False) -> list[Summary]:
+    def list_sessions(self, *, without_turns: bool = False) -> list[SessionInfo]:
         """All sessions, the most recently active first; `without_turns` includes those that never had a turn."""
         found = (self.get_session(session_id) for session_id in self.store.sessions())
-        listed = [summary for summary in found if summary is not None and (without_turns or summary.turns)]
-        return sorted(listed, key=lambda summary: summary.active_at, reverse=True)
+        listed = [info for info in found if info is not None and (without_turns or info.turns)]
+        return sorted(listed, key=lambda info: info.active_at, reverse=True)
 
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
         return self.journal(session_id).read(after_seq)

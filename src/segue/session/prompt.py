@@ -37,10 +37,15 @@ class Prompt(msgspec.Struct, frozen=True):
 def render(journal: Journal, frame: Frame | None, request: list[Message]) -> Prompt:
     """The prompt of a model call made inside `frame`, or of a bare one when that is None."""
     if frame is None:
-        return Prompt(system="", history=journal.view(Conversation).messages(), request=request)
-    graph = journal.view(CallGraph)
-    history = [*_conversation(journal, frame), *_inside(graph, frame)]
-    return Prompt(system=_system(graph, frame), history=history, request=request)
+        return Prompt(system="", history=_messages(journal, None), request=request)
+    with journal.viewing(CallGraph) as graph:
+        history = [*_conversation(journal, frame), *_inside(graph, frame)]
+        return Prompt(system=_system(graph, frame), history=history, request=request)
+
+
+def _messages(journal: Journal, end: int | None) -> list[Message]:
+    with journal.viewing(Conversation) as conversation:
+        return conversation.messages()[:end]
 
 
 def _system(graph: CallGraph, frame: Frame) -> str:
@@ -61,7 +66,7 @@ def _conversation(journal: Journal, frame: Frame) -> list[Message]:
     root = frame
     while root.caller is not None:
         root = root.caller
-    return journal.view(Conversation).messages()[: root.history]
+    return _messages(journal, root.history)
 
 
 def _outside(graph: CallGraph, frame: Frame) -> Iterator[str]:

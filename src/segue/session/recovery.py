@@ -23,7 +23,8 @@ def recover(journal: Journal, lease: Lease) -> bool:
     last = journal.view(Turns).last
     if last is None or last.status != "running":
         return False
-    running = [node for node in journal.view(CallGraph).running() if node.kind != "question"]
+    with journal.viewing(CallGraph) as graph:
+        running = graph.running()
     rows: list[Event] = [CallEnded(node_id=node.id, status="interrupted") for node in running]
     message = "the process that ran this turn ended before the turn did"
     journal.append(*rows, SessionError(message=message, code="interrupted", turn_id=last.turn_id), lease=lease)

@@ -145,14 +145,19 @@ class Turn:
         """The predecessor of a new call: the caller's previous call, or the session's previous root call."""
         with self._lock:
             if caller not in self._last_child:
-                last = self.journal.view(CallGraph).last_child(caller) if not caller else None
-                self._last_child[caller] = last.id if last else ""
+                self._last_child[caller] = self._last_root() if not caller else ""
             previous, self._last_child[caller] = self._last_child[caller], node_id
             return previous
 
+    def _last_root(self) -> str:
+        with self.journal.viewing(CallGraph) as graph:
+            last = graph.last_child("")
+        return last.id if last else ""
+
     def history_length(self) -> int:
         """How many messages the conversation holds now."""
-        return len(self.journal.view(Conversation))
+        with self.journal.viewing(Conversation) as conversation:
+            return len(conversation)
 
     # --- waits and interruptions ----------------------------------------------------------------------------------
 

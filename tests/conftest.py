@@ -1,0 +1,29 @@
+"""Fixtures of all tests: no test sees the real home, configuration or provider keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from segue.session.db import SessionDB, default_db
+
+PRIVATE = ("SEGUE_MODEL", "SEGUE_DEPLOYMENT_ID", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "segue-home"
+    monkeypatch.setenv("SEGUE_HOME", str(home))
+    for name in PRIVATE:
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture
+def db(home: Path) -> Iterator[SessionDB]:
+    """The default sessions of this test's home, on a real git store."""
+    opened = default_db()
+    yield opened
+    opened.close()
