@@ -25,7 +25,8 @@ def check_drafts(session_id: str, drafts: Sequence[Draft], lease: Lease | None) 
             raise LeaseRequired(
                 f"{draft.type} is a turn row: writing it to {session_id} needs the turn lease"
             )
-        if not draft.payload.startswith(b"{") or not draft.payload.endswith(b"}") or b"\n" in draft.payload:
+        payload = draft.payload
+        if payload[:1] != b"{" or payload[-1:] != b"}" or b"\n" in payload:
             raise InvalidEvent(f"{draft.type}: the payload is not a JSON object on one line")
 
 

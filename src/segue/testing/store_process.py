@@ -2,9 +2,8 @@
 
     <module:callable> <location> append <session> <threads> <count>    control rows, from that many threads
     <module:callable> <location> write <session>       turn rows one by one, a line `seq` each, until killed
-    <module:callable> <location> hold <session>        take the turn lease, say `held`, keep it until stdin
-    ends <module:callable> <location> watch <session> <count>    say the seq of every row seen, until that
-    many
+    <module:callable> <location> hold <session>        take the turn lease, say `held`, wait for the end of stdin
+    <module:callable> <location> watch <session> <count>    say the seq of every row seen, until that many
 
 It says what it acknowledged on stdout, one line each, flushed.
 """

@@ -32,6 +32,11 @@ class Committer:
             self._start()
             self._changed.notify_all()
 
+    def drain(self, seconds: float) -> bool:
+        """Wait for the thread to be done with what waits."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting and not self._working, seconds)
+
     def stop(self, seconds: float) -> None:
         """Commit what waits, for at most that long; the rest is healed by the next commit."""
         deadline = time.monotonic() + seconds
@@ -39,8 +44,8 @@ class Committer:
             self._stopped = True
             self._changed.notify_all()
             alive = self._thread is not None
-            if alive:
-                self._changed.wait_for(lambda: not self._waiting and not self._working, seconds)
+        if alive:
+            self.drain(seconds)
         while not alive and self._waiting and time.monotonic() < deadline:
             self._commit_next()
         if self._waiting:

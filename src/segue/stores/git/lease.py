@@ -50,6 +50,9 @@ class Note(msgspec.Struct, frozen=True):
         )
 
 
+_decode_note = msgspec.json.Decoder(Note).decode
+
+
 def take(paths: SessionPaths, holder: str) -> tuple[Lease, int]:
     """The lease and the descriptor that holds it. Raises `SessionBusy` when it is taken, OSError."""
     descriptor = os.open(paths.turn_lock, _OPEN, 0o600)
@@ -103,12 +106,24 @@ def current_holder(paths: SessionPaths) -> str | None:
 
 def read_note(paths: SessionPaths) -> Note:
     """The content now; an empty one when there is none, or it is damaged. Raises OSError."""
+    try:
+        descriptor = os.open(paths.turn_lock, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return Note()
+    try:
+        return note_in(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def note_in(descriptor: int) -> Note:
+    """The content of an open `lock/turn` now. Raises OSError."""
     for _ in range(10):  # it may be read while it is written
-        data = _content(paths.turn_lock)
+        data = os.pread(descriptor, SIZE, 0)
         if not data:
             return Note()
         try:
-            return msgspec.json.decode(data, type=Note)
+            return _decode_note(data)
         except msgspec.DecodeError:
             time.sleep(0.0005)
     return Note()
@@ -142,14 +157,3 @@ def _try_lock(descriptor: int) -> bool:
 def _write_note(descriptor: int, note: Note) -> None:
     text = msgspec.json.encode(note)
     os.pwrite(descriptor, text.ljust(SIZE - 1) + b"\n", 0)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.pread(descriptor, 2 * SIZE, 0).strip()
-    finally:
-        os.close(descriptor)

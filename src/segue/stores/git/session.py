@@ -14,7 +14,6 @@ from segue.stores.git import acknowledged
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.faults import naming
 from segue.stores.git.layout import SessionPaths
-from segue.stores.git.lease import read_note
 from segue.stores.git.tail import SEGMENT_BYTES, Replaced, Tail
 from segue.stores.git.writer import Request
 from segue.stores.protocol import Draft
@@ -78,17 +77,17 @@ class GitSession:
         tail = self._opened()
         try:
             with tail.locked() as position:
-                outcomes, data, last_seq = self._admit(requests, position.seq)
+                outcomes, data, last_seq = self._admit(tail, requests, position.seq)
                 if data:
                     tail.write(data, last_seq)
             return outcomes
         finally:
             self._collect_reports(tail)
 
-    def _admit(self, requests: list[Request], last_seq: int) -> tuple[list[Outcome], bytes, int]:
+    def _admit(self, tail: Tail, requests: list[Request], last_seq: int) -> tuple[list[Outcome], bytes, int]:
         outcomes: list[Outcome] = []
         data = bytearray()
-        note = read_note(self.paths) if any(request.lease for request in requests) else None
+        note = tail.lease_note() if any(request.lease for request in requests) else None
         for request in requests:
             try:
                 check_drafts(self.paths.session_id, request.drafts, request.lease)

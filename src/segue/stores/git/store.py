@@ -29,7 +29,7 @@ from segue.stores.ids import check_session_id
 from segue.stores.protocol import Draft, Lease
 
 OPEN_SESSIONS = 64
-"""Sessions whose files stay open, three descriptors each, the most recently used ones."""
+"""Sessions whose files stay open, four descriptors each, the most recently used ones."""
 CLOSE_SECONDS = 5.0
 
 
@@ -149,6 +149,10 @@ class GitStore:
         if self._commits and not self._closed:
             self._committer.queue(session, message)
 
+    def drain_commits(self, seconds: float) -> bool:
+        """Wait until everything asked for is committed. False when that took too long."""
+        return self._committer.drain(seconds)
+
     def reports(self, session_id: str) -> list[str]:
         """What was healed in this session since the store was opened here, one sentence each."""
         return list(self._session(session_id).reports)
@@ -179,7 +183,8 @@ class GitStore:
         self._committer = Committer()
 
     def _write(self, session_id: str, requests: list[Request]) -> None:
-        self._session(session_id).append(requests)
+        session = self._sessions.get(session_id)  # a cached one finds out by itself when it is gone
+        (session or self._session(session_id)).append(requests)
         self._keep_few_open(session_id)
 
     def _session(self, session_id: str) -> GitSession:

@@ -12,6 +12,7 @@ from segue.stores.git import acknowledged
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.healing import Healing
 from segue.stores.git.layout import SessionPaths, heal_meta, sync_directory, write_all
+from segue.stores.git.lease import Note, note_in
 from segue.stores.git.segments import corrupt, seal
 
 SEGMENT_BYTES = 4 << 20
@@ -35,11 +36,13 @@ class Tail:
         self.reports: list[str] = []
         self.position: Position | None = None
         self._segment = -1
-        self._lock = os.open(paths.append_lock, _OPEN, 0o600)
+        self._acknowledged = self._turn = self._lock = -1
         try:
+            self._lock = os.open(paths.append_lock, _OPEN, 0o600)
+            self._turn = os.open(paths.turn_lock, _OPEN, 0o600)
             self._acknowledged = os.open(paths.acknowledged, _OPEN, 0o600)
         except OSError:
-            os.close(self._lock)
+            self.close()
             raise
 
     @contextmanager
@@ -84,16 +87,20 @@ class Tail:
             self._undo(before)
             raise
 
+    def lease_note(self) -> Note:
+        """Who has the turn lease; it cannot change while the append lock is held."""
+        return note_in(self._turn)
+
     def close(self) -> None:
         """Close all descriptors. Never unlocks: in a forked child the lock belongs to the parent."""
-        for descriptor in (self._segment, self._acknowledged, self._lock):
+        for descriptor in (self._segment, self._acknowledged, self._turn, self._lock):
             if descriptor >= 0:
                 with suppress(OSError):
                     os.close(descriptor)
-        self._segment = self._acknowledged = self._lock = -1
+        self._segment = self._acknowledged = self._turn = self._lock = -1
 
     def _current(self) -> Position:
-        position = acknowledged.read(self._acknowledged)
+        position = acknowledged.read(self._acknowledged, self.position)
         if position is None or self.position is None:
             self._check_not_replaced()
             return self._heal(position)

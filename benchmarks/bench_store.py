@@ -1,0 +1,160 @@
+"""The git store beside raw `os.write` and `fdatasync` of the same bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+from benchmarks.harness import Row, paired, seconds
+from segue.ids import new_id, utc_now
+from segue.stores.git import GitStore
+from segue.stores.git.session import framed
+from segue.stores.protocol import Draft, Lease
+
+PARTS = (5, 20, 20, 5)
+"""A turn of 50 rows, in four appends."""
+PAYLOAD = b'{"message_id":"m_0123456789abcdef","text":"' + b"some words of a reply " * 12 + b'"}'
+
+
+def run(quick: bool) -> list[Row]:
+    folder = Path(tempfile.mkdtemp(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")))
+    try:
+        return [
+            *durable_turn(folder, rounds=31 if quick else 201),
+            many_sessions(folder, rounds=3 if quick else 9),
+            flat_append(folder, 500 if quick else 10_000),
+            commit_off_path(folder, rounds=31 if quick else 101),
+            flat_commits(folder, 300 if quick else 10_000),
+        ]
+    finally:
+        shutil.rmtree(folder)
+
+
+class Writer:
+    """One session of our store, with its lease."""
+
+    def __init__(self, root: Path, session_id: str = "s1", store: GitStore | None = None) -> None:
+        self.store = store or GitStore(root)
+        self.session_id = session_id
+        self.store.create(session_id)
+        self.lease: Lease = self.store.acquire(session_id, holder="benchmark")
+
+    def turn(self) -> None:
+        for part in PARTS:
+            self.store.append(self.session_id, drafts(part), lease=self.lease)
+
+    def submit(self) -> Future[list[int]]:
+        return self.store.submit(self.session_id, drafts(sum(PARTS)), lease=self.lease)
+
+
+class Raw:
+    """The same bytes on a file of their own."""
+
+    def __init__(self, path: Path, parts: tuple[int, ...] = PARTS) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.parts = [framed("s1", 1, drafts(part)) for part in parts]
+
+    def turn(self) -> None:
+        for part in self.parts:
+            os.write(self.descriptor, part)
+            os.fdatasync(self.descriptor)
+
+
+def drafts(count: int) -> list[Draft]:
+    return [Draft(DRAFT.id, "local", "MESSAGE_DELTA", PAYLOAD, DRAFT.created_at) for _ in range(count)]
+
+
+DRAFT = Draft(new_id("evt"), "local", "MESSAGE_DELTA", PAYLOAD, utc_now())
+
+
+def durable_turn(folder: Path, rounds: int) -> list[Row]:
+    ours, raw = Writer(folder / "turn"), Raw(folder / "turn.raw")
+    ratio = paired(ours.turn, raw.turn, rounds)
+    each = seconds(raw.turn) / len(PARTS) * 1e3
+    detail = f"50 rows in {len(PARTS)} appends; one raw write and fdatasync: {each:.2f} ms"
+    control = [framed("s1", 1, drafts(part)) for part in PARTS]
+    ours.store.close()
+    size = sum(map(len, control))
+    return [Row("durable turn", ratio, 1.5, f"{detail}; {size:,} bytes a turn")]
+
+
+def many_sessions(folder: Path, rounds: int) -> Row:
+    store = GitStore(folder / "many")
+    writers = [Writer(folder / "many", f"s{number}", store) for number in range(50)]
+    raw = [Raw(folder / f"many{number}.raw", (sum(PARTS),)) for number in range(50)]
+
+    def ours() -> None:
+        futures = [writer.submit() for _ in range(20) for writer in writers]
+        for future in futures:
+            future.result()
+
+    def baseline() -> None:
+        for _ in range(20):
+            for each in raw:
+                each.turn()
+
+    slower = paired(ours, baseline, rounds)
+    store.close()
+    detail = "throughput over raw appends, one fdatasync a turn; 50 sessions x 20 turns of 50 rows"
+    return Row("50 sessions x 20 turns", 1 / slower, 0.3, detail, floor=True)
+
+
+def flat_append(folder: Path, turns: int) -> Row:
+    """The cost of a turn on a long session over that on a short one, measured in turns."""
+    store = GitStore(folder / "flat", commits=False)
+    short, long = Writer(folder / "flat", "short", store), Writer(folder / "flat", "long", store)
+    for _ in range(10):
+        short.turn()
+    while (futures := [long.submit() for _ in range(100)]) and futures[-1].result()[-1] < turns * sum(PARTS):
+        pass
+    ratio = paired(long.turn, short.turn, 101)
+    store.close()
+    return Row("append: turn 10 -> long", ratio, 1.2, f"after {turns:,} turns over after 10")
+
+
+def commit_off_path(folder: Path, rounds: int) -> Row:
+    store = GitStore(folder / "commit")
+    writer = Writer(folder / "commit", "s1", store)
+    raw = Raw(folder / "commit.raw")
+    asked = seconds(lambda: [store.commit("s1", "turn") for _ in range(100)]) / 100
+    turn = statistics_of(raw.turn, rounds)
+    writer.turn()
+    store.close()
+    return Row(
+        "asking for a commit",
+        asked / turn,
+        0.05,
+        f"{asked * 1e6:.0f} us over a raw turn of {turn * 1e3:.2f} ms",
+    )
+
+
+def flat_commits(folder: Path, turns: int) -> Row:
+    """Seconds a commit, at the end over at the beginning; every commit is waited for."""
+    root = folder / "commits"
+    writer = Writer(root, "s1")
+    times = []
+    for _ in range(turns):
+        writer.turn()
+        writer.store.commit("s1", "turn")
+        start = time.perf_counter()
+        writer.store.drain_commits(60)
+        times.append(time.perf_counter() - start)
+    window = min(100, turns // 3)
+    first, last = sorted(times[10 : 10 + window])[window // 2], sorted(times[-window:])[window // 2]
+    used = disk_bytes(root / "s1" / ".git") / turns
+    writer.store.close()
+    detail = f"{first * 1e3:.1f} ms a commit at first, {last * 1e3:.1f} ms after {turns:,}; {used:,.0f} bytes on disk each"
+    return Row("commit: turn 10 -> long", last / first, 1.2, detail)
+
+
+def disk_bytes(folder: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
+
+
+def statistics_of(work: Callable[[], None], rounds: int) -> float:
+    return sorted(seconds(work) for _ in range(rounds))[rounds // 2]
