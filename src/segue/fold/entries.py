@@ -1,0 +1,120 @@
+"""One message of the history while it grows, with the calls it made and their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from segue.events.json_text import whole_characters
+from segue.fold.values import copy_json
+
+Message = dict[str, Any]
+
+INTERRUPTED = "No result was recorded for this tool call: it was interrupted, so its outcome is unknown."
+STITCH = "Your previous message was cut off by an error. Please continue it from exactly where it stopped."
+
+
+class Call:
+    """One occurrence of a tool call: ids may be used again, occurrences never are."""
+
+    __slots__ = ("approval", "entry", "id", "result", "wire")
+
+    def __init__(self, entry: Entry, wire: Message) -> None:
+        self.entry = entry
+        self.id: str = wire["id"]
+        self.wire = wire
+        """`{id, type, function: {name, arguments}}`."""
+        self.result: Message | None = None
+        """Its tool message."""
+        self.approval: Message | None = None
+        """Payload of the approval request that waits, as long as the tool was not started."""
+
+
+class Entry:
+    """A message with room for deltas; its results follow it wherever they were journaled."""
+
+    __slots__ = ("base", "calls", "chunks", "index", "offset", "reasonings", "results", "state", "texts")
+
+    def __init__(self, base: Message) -> None:
+        self.base = base
+        """Role and content as far as known when it was appended."""
+        self.texts: list[str] = []
+        self.reasonings: list[str] = []
+        self.chunks: list[Any] = []
+        self.state: Any = None
+        self.calls: list[Call] = []
+        self.results: list[Call] = []
+        """Answered calls, in the order of their results."""
+        self.index = 0
+        """Position among the entries."""
+        self.offset = 0
+        """Position of the message in the rendered list, once it is rendered."""
+
+    @property
+    def is_open(self) -> bool:
+        """Some call has no result."""
+        return len(self.results) < len(self.calls)
+
+    def open_calls(self) -> list[Call]:
+        return [call for call in self.calls if call.result is None]
+
+    def has(self, call_id: str) -> bool:
+        return any(call.id == call_id for call in self.calls)
+
+    def render(self, last: bool) -> list[Message]:
+        """Message, results, and for calls that the conversation left behind a synthesised answer."""
+        rendered = [self._message()]
+        rendered += [call.result for call in self.results if call.result is not None]
+        if not last and self.is_open:
+            rendered += [tool_message(call.id, INTERRUPTED) for call in self.open_calls()]
+        return rendered
+
+    def _message(self) -> Message:
+        if self.texts:
+            self._join()
+        if not (self.calls or self.reasonings or self.chunks or self.state is not None):
+            return self.base
+        message = dict(self.base)
+        if self.reasonings:
+            self.reasonings = [whole_characters("".join(self.reasonings))]
+            message["reasoning_content"] = self.reasonings[0]
+        if self.calls:
+            message["tool_calls"] = [call.wire for call in self.calls]
+        if self.chunks:
+            message["_native_chunks"] = self.chunks
+        if self.state is not None:
+            message["_framework_state"] = self.state
+        return message
+
+    def _join(self) -> None:
+        """Into a new base: the old one may be part of a rendered list."""
+        self.base = {**self.base, "content": whole_characters(self.base["content"] + "".join(self.texts))}
+        self.texts = []
+
+    def copy(self, calls: dict[int, Call]) -> Entry:
+        """A copy that can grow apart. `calls` gets the new call under each old call's `id()`."""
+        new = Entry(self.base)
+        new.texts, new.reasonings, new.chunks = self.texts[:], self.reasonings[:], self.chunks[:]
+        new.state, new.index, new.offset = self.state, self.index, self.offset
+        for call in self.calls:
+            twin = calls[id(call)] = Call(new, call.wire)
+            twin.result, twin.approval = call.result, call.approval
+            new.calls.append(twin)
+        new.results = [calls[id(call)] for call in self.results]
+        return new
+
+
+def tool_message(call_id: str, content: str) -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def wire_call(call_id: str, name: str, arguments: str) -> Message:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def detached(message: Message) -> Message:
+    """A copy of a rendered message that the caller may change."""
+    copied = message.copy()
+    for key, value in message.items():
+        if type(value) is list or type(value) is dict:
+            copied[key] = copy_json(value)
+    return copied

@@ -1,0 +1,175 @@
+"""The growing list of messages: pairing of calls and results, open messages, crash marks, rendering.
+
+Rendered messages are kept; a change at an entry drops what was rendered from there on. So a delta costs O(1),
+and reading costs what changed since the last reading.
+"""
+
+from __future__ import annotations
+
+from segue.fold.entries import STITCH, Call, Entry, Message, detached
+
+
+class History:
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.current: Entry | None = None
+        """The message that a tool call joins, as long as it is the last one."""
+        self.open: dict[str, Entry | None] = {}
+        """Messages without their end, by id. None: opened before a compaction, nothing came since."""
+        self.live: dict[str, Entry] = {}
+        """Those of them that the running invocation would leave cut off if it died now."""
+        self.crash: Entry | None = None
+        self.cut: list[Entry] = []
+        """The mark of the last crash, and the messages it cut off; a late end takes them away again."""
+        self.latest: dict[str, Call] = {}
+        """The nearest occurrence of each call id: the only one that a result can belong to."""
+        self.journaled: set[str] = set()
+        """Ids of the calls that this invocation made."""
+        self._rendered: list[Message] = []
+        self._done = 0
+        """How many entries are in `_rendered`."""
+
+    # --- entries ---
+
+    def append(self, base: Message) -> Entry:
+        if self.entries and self.entries[-1].is_open:
+            self.touch(self.entries[-1])  # now something follows it
+        entry = Entry(base)
+        entry.index = len(self.entries)
+        self.entries.append(entry)
+        return entry
+
+    def remove(self, entry: Entry) -> None:
+        self.touch(self.entries[max(entry.index - 1, 0)])
+        del self.entries[entry.index]
+        for index in range(entry.index, len(self.entries)):
+            self.entries[index].index = index
+
+    def touch(self, entry: Entry) -> None:
+        """The entry changes: forget how it and all after it were rendered."""
+        if entry.index < self._done:
+            self._done = entry.index
+            del self._rendered[entry.offset :]
+
+    # --- messages ---
+
+    def start(self, message_id: str, role: str) -> None:
+        self.current = self.open[message_id] = self.live[message_id] = self.append(
+            {"role": role, "content": ""}
+        )
+
+    def continued(self, message_id: str) -> Entry:
+        """The new message for text that goes on after a compaction."""
+        self.start(message_id, "assistant")
+        return self.entries[-1]
+
+    def end(self, message_id: str) -> Entry | None:
+        entry = self.open.pop(message_id, None)
+        self.live.pop(message_id, None)
+        if entry is not None and self.crash is not None:
+            self._mend(self.crash, entry)
+        return entry
+
+    def _mend(self, crash: Entry, entry: Entry) -> None:
+        self.cut = [cut for cut in self.cut if cut is not entry]
+        if not self.cut:
+            self.remove(crash)
+            self.crash = None
+
+    def end_all(self) -> None:
+        """A new invocation: what is open stays as it is, a crash mark stays for good."""
+        self.current = self.crash = None
+        self.open, self.live, self.cut, self.journaled = {}, {}, [], set()
+
+    def died(self) -> None:
+        """Mark the place when the invocation left a message open; one mark for each crash."""
+        if self.live:
+            self.cut = list(self.live.values())
+            self.live = {}
+            self.crash = self.append({"role": "user", "content": STITCH})
+
+    # --- calls ---
+
+    def open_at_end(self, call_id: str) -> Call | None:
+        """The occurrence that nothing in the conversation has left behind yet."""
+        if not self.entries:
+            return None
+        return next((call for call in self.entries[-1].open_calls() if call.id == call_id), None)
+
+    def joinable(self) -> Entry | None:
+        """The message that the next call joins: the current one while it is an assistant's and the last."""
+        current = self.current
+        if current is None or current is not self.entries[-1]:
+            return None
+        return None if current.results or current.base["role"] != "assistant" else current
+
+    def repeats(self, call_id: str) -> bool:
+        """Whether a call of that id is the one that is open already: said again in its own message, or by
+        the invocation that resumes it."""
+        joins = self.joinable()
+        if joins is not None and joins.has(call_id):
+            return True
+        return call_id not in self.journaled and self.open_at_end(call_id) is not None
+
+    def add_call(self, wire: Message) -> Call:
+        entry = self.joinable()
+        if entry is None:
+            entry = self.current = self.append({"role": "assistant", "content": ""})
+        self.journaled.add(wire["id"])
+        return self.attach(entry, wire)
+
+    def attach(self, entry: Entry, wire: Message) -> Call:
+        call = Call(entry, wire)
+        self.touch(entry)
+        entry.calls.append(call)
+        self.latest[call.id] = call
+        return call
+
+    def waiting(self, call_id: str) -> Call | None:
+        """The occurrence that a result of that id would answer. An answered one hides those before it."""
+        call = self.latest.get(call_id)
+        return call if call is not None and call.result is None else None
+
+    def answer(self, call: Call, result: Message) -> None:
+        call.result, call.approval = result, None
+        self.touch(call.entry)
+        call.entry.results.append(call)
+
+    def pending(self) -> list[Call]:
+        """Calls whose approval waits, in call order: only those still open at the end."""
+        last = self.entries[-1].calls if self.entries else []
+        return [call for call in last if call.approval is not None]
+
+    # --- reading ---
+
+    def __len__(self) -> int:
+        self._render()
+        return len(self._rendered)
+
+    def messages(self, start: int) -> list[Message]:
+        """The messages from a position on (negative: counted from the end). All theirs to change."""
+        self._render()
+        return [detached(message) for message in self._rendered[start:]]
+
+    def _render(self) -> None:
+        rendered, end = self._rendered, len(self.entries) - 1
+        for index in range(self._done, len(self.entries)):
+            entry = self.entries[index]
+            entry.offset = len(rendered)
+            rendered += entry.render(last=index == end)
+        self._done = len(self.entries)
+
+    def copy(self) -> History:
+        """An equal history that can grow apart from this one."""
+        new, calls = History(), dict[int, Call]()
+        new.entries = [entry.copy(calls) for entry in self.entries]
+        twins: dict[int, Entry] = {id(old): twin for old, twin in zip(self.entries, new.entries, strict=True)}
+        new.current = twins.get(id(self.current))
+        new.crash = twins.get(id(self.crash))
+        new.open = {key: twins.get(id(entry)) for key, entry in self.open.items()}
+        new.live = {key: twins[id(entry)] for key, entry in self.live.items()}
+        new.cut = [twins[id(entry)] for entry in self.cut]
+        new.latest = {key: calls[id(call)] for key, call in self.latest.items()}
+        new.journaled = set(self.journaled)
+        new._rendered, new._done = self._rendered[:], self._done
+        return new
