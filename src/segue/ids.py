@@ -1,4 +1,4 @@
-"""Where identifiers and times come from. The one impure corner of the record: whoever writes takes these as parameters."""
+"""Where identifiers and times come from: the one impure corner of the record. Whoever writes takes these as parameters."""
 
 from __future__ import annotations
 

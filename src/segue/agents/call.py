@@ -31,7 +31,14 @@ class Call:
     """
 
     def __init__(
-        self, turn: Turn, *, name: str, doc: str, arguments: dict[str, Any], options: Options, runtime: Runtime | None
+        self,
+        turn: Turn,
+        *,
+        name: str,
+        doc: str,
+        arguments: dict[str, Any],
+        options: Options,
+        runtime: Runtime | None,
     ) -> None:
         self._turn, self._options, self._runtime = turn, options, runtime
         self.result: Any = None

@@ -54,7 +54,12 @@ class AgenticFunction(Generic[P, R]):
         return self._call(args, kwargs, bound_method=False)  # type: ignore[no-any-return]
 
     def run(
-        self, *args: Any, session_id: str | None = None, runtime: Runtime | None = None, source: str = "code", **kwargs: Any
+        self,
+        *args: Any,
+        session_id: str | None = None,
+        runtime: Runtime | None = None,
+        source: str = "code",
+        **kwargs: Any,
     ) -> Any:
         """Call in a session of its own turn: `Run(value, session_id, turn_id)`, awaitable for an async function.
 
@@ -117,7 +122,9 @@ def _call_sync(function: AgenticFunction[Any, Any], bound: inspect.BoundArgument
     return call.result
 
 
-async def _call_async(function: AgenticFunction[Any, Any], bound: inspect.BoundArguments, bound_method: bool) -> Any:
+async def _call_async(
+    function: AgenticFunction[Any, Any], bound: inspect.BoundArguments, bound_method: bool
+) -> Any:
     if current_writer() is None:
         async with _ad_hoc(function) as session:
             _announce(session.session_id)

@@ -43,7 +43,9 @@ class Signature:
         try:
             return get_type_hints(self._function, include_extras=True)
         except NameError as error:
-            raise DefinitionError(f"{self._function.__qualname__}: an annotation does not resolve: {error}") from error
+            raise DefinitionError(
+                f"{self._function.__qualname__}: an annotation does not resolve: {error}"
+            ) from error
 
     def parameters(self, *, bound_method: bool = False) -> dict[str, inspect.Parameter]:
         """The author's parameters, without `runtime` and, for a method, without `self`."""

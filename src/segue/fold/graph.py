@@ -106,7 +106,9 @@ class CallGraph:
             return
         called_by = _text(payload, "called_by")
         before = self.last_child(called_by)
-        arguments = {key: payload[key] for key in ("question", "options", "schema", "timeout") if key in payload}
+        arguments = {
+            key: payload[key] for key in ("question", "options", "schema", "timeout") if key in payload
+        }
         node = Node(
             id=question_id,
             kind="question",
@@ -153,7 +155,11 @@ class CallGraph:
         if waiting:
             node = self.nodes[waiting[-1]]
             attempt = payload.get("attempt", 1)
-            self._put(msgspec.structs.replace(node, status="running", attempt=attempt if type(attempt) is int else 1))
+            self._put(
+                msgspec.structs.replace(
+                    node, status="running", attempt=attempt if type(attempt) is int else 1
+                )
+            )
 
     def _tool_result(self, envelope: Envelope, payload: dict[str, Any]) -> None:
         waiting = self._open_tools.get(_text(payload, "tool_call_id"))

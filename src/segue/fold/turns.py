@@ -89,7 +89,9 @@ class Turns:
     def _suspended(self, envelope: Envelope, payload: dict[str, Any]) -> None:
         waits = payload.get("waits")
         self._end(envelope, "suspended")
-        self._change(waits=[wait for wait in waits if isinstance(wait, str)] if isinstance(waits, list) else [])
+        self._change(
+            waits=[wait for wait in waits if isinstance(wait, str)] if isinstance(waits, list) else []
+        )
 
     def _cancelled(self, envelope: Envelope, payload: dict[str, Any]) -> None:
         self._end(envelope, "cancelled")

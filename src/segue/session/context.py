@@ -98,7 +98,11 @@ class session_context:
             raise UsageError("this session_context was entered before: make a new one for each turn")
         outer = current_writer()
         db = self._db or default_db()
-        if outer is not None and outer.session_id == self._session_id and outer.turn.journal.store is db.store:
+        if (
+            outer is not None
+            and outer.session_id == self._session_id
+            and outer.turn.journal.store is db.store
+        ):
             return self._join(db, outer)
         session_id, created = self._ensure_session(db)
         self._turn = self._make_turn(db.journal(session_id), session_id)
@@ -186,7 +190,9 @@ def _close_dead_turn(journal: Journal, source: str) -> None:
     journal.opened = True
     if not needs_recovery(journal) or journal.store.holder(journal.session_id) is not None:
         return
-    with contextlib.suppress(SegueError):  # another process was faster: it recovers, or the first row tells why not
+    with contextlib.suppress(
+        SegueError
+    ):  # another process was faster: it recovers, or the first row tells why not
         lease = journal.acquire(holder=f"{source} (recovering)")
         try:
             recover(journal, lease)

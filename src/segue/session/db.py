@@ -35,7 +35,9 @@ class SessionDB:
         self._journals: OrderedDict[str, Journal] = OrderedDict()
         self._lock = threading.Lock()
 
-    def create_session(self, session_id: str, agent_id: str = "main", *, source: str = "code", title: str = "") -> bool:
+    def create_session(
+        self, session_id: str, agent_id: str = "main", *, source: str = "code", title: str = ""
+    ) -> bool:
         """Make the session if there is none under that id. Returns whether it was made."""
         with self._lock:
             if session_id in self._journals:
@@ -81,7 +83,9 @@ class SessionDB:
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
         return self.journal(session_id).read(after_seq)
 
-    def watch(self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None) -> Iterator[Any]:
+    def watch(
+        self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None
+    ) -> Iterator[Any]:
         """Batches of envelopes, now and as they become visible, from any process."""
         return self.journal(session_id).watch(after_seq, stop=stop)
 
@@ -92,7 +96,9 @@ class SessionDB:
                 self._journals.move_to_end(session_id)
                 return journal
         if not self.store.exists(session_id):
-            raise SessionNotFound(f"there is no session {session_id!r}: `segue sessions list` shows those there are")
+            raise SessionNotFound(
+                f"there is no session {session_id!r}: `segue sessions list` shows those there are"
+            )
         journal = open_journal(self.store, session_id, deployment_id=self.deployment_id)
         with self._lock:
             self._journals[session_id] = journal

@@ -65,7 +65,9 @@ class ModelCall:
             await self._failed(node_id, error)
             raise
         usage = None if finish.usage is None else msgspec.to_builtins(finish.usage)
-        await self.turn.append_async(CallEnded(node_id=node_id, status="completed", result=reply, usage=usage))
+        await self.turn.append_async(
+            CallEnded(node_id=node_id, status="completed", result=reply, usage=usage)
+        )
         self._bare += [{"role": "user", "content": content}, {"role": "assistant", "content": reply}]
         return reply
 
@@ -74,7 +76,9 @@ class ModelCall:
         request = [{"role": "user", "content": content}]
         if self.caller:
             return render(self.turn.journal, self.turn.frame(self.caller), request)
-        history = render(self.turn.journal, None, []).history[:-1]  # the open exchange's own words are the request
+        history = render(self.turn.journal, None, []).history[
+            :-1
+        ]  # the open exchange's own words are the request
         return Prompt(system="", history=[*history, *self._bare], request=request)
 
     def _request(self, prompt: Prompt) -> ModelRequest:
@@ -123,7 +127,11 @@ class ModelCall:
 
     async def _pause(self, failures: int, error: ModelError) -> None:
         """Wait before trying again: as long as the provider asks, else twice as long each time."""
-        pause = min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE) if error.retry_after is None else error.retry_after
+        pause = (
+            min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE)
+            if error.retry_after is None
+            else error.retry_after
+        )
         if self._deadline is not None and time.monotonic() + pause >= self._deadline:
             message = f"no reply within {self._options.timeout:g} s; the last attempt failed with: {error}"
             raise ModelTimeout(message) from error

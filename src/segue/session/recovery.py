@@ -27,5 +27,7 @@ def recover(journal: Journal, lease: Lease) -> bool:
         running = graph.running()
     rows: list[Event] = [CallEnded(node_id=node.id, status="interrupted") for node in running]
     message = "the process that ran this turn ended before the turn did"
-    journal.append(*rows, SessionError(message=message, code="interrupted", turn_id=last.turn_id), lease=lease)
+    journal.append(
+        *rows, SessionError(message=message, code="interrupted", turn_id=last.turn_id), lease=lease
+    )
     return True

@@ -42,7 +42,9 @@ class Choices:
         self.choices = list(choices)
         folded = {choice.strip().casefold() for choice in self.choices}
         if not self.choices or len(folded) != len(self.choices) or "" in folded:
-            raise DefinitionError(f"choices must be at least one text, all different and not blank: {self.choices}")
+            raise DefinitionError(
+                f"choices must be at least one text, all different and not blank: {self.choices}"
+            )
         listed = "\n".join(f"- {choice}" for choice in self.choices)
         self.ask = f"Answer with exactly one of these and nothing else:\n{listed}"
         self.again = f"That is none of the choices. {self.ask}"
@@ -54,7 +56,11 @@ class Choices:
             if choice.strip().casefold() == bare:
                 return choice
         named = [choice for choice in self.choices if _names(text, choice)]
-        named = [choice for choice in named if not any(choice != other and _names(other, choice) for other in named)]
+        named = [
+            choice
+            for choice in named
+            if not any(choice != other and _names(other, choice) for other in named)
+        ]
         if len(named) == 1:
             return named[0]
         raise InvalidReply(f"the reply is none of {self.choices}: {text[:200]!r}", reply=text)
@@ -81,7 +87,9 @@ class OfSchema:
                 value = value["value"]
             return value if self._type is None else _convert(value, self._type)
         except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
-            raise InvalidReply(f"the reply is not of the schema: {error}: {text[:200]!r}", reply=text) from error
+            raise InvalidReply(
+                f"the reply is not of the schema: {error}: {text[:200]!r}", reply=text
+            ) from error
 
 
 def wanted_form(choices: Sequence[str] | None, schema: Any) -> Wanted:

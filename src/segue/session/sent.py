@@ -27,7 +27,13 @@ def record_sent(store: Store, session_id: str, prompt: Prompt, request: ModelReq
         for name in ("schema", "choices", "max_tokens", "temperature", "seed", "stop")
         if (value := getattr(request, name)) not in (None, [])
     }
-    entry = {"parent": parent, "model": model, "system": prompt.system, "parts": prompt.request, "options": options}
+    entry = {
+        "parent": parent,
+        "model": model,
+        "system": prompt.system,
+        "parts": prompt.request,
+        "options": options,
+    }
     return store.put_blob(session_id, FOLDER, encode_json(entry))
 
 

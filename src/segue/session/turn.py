@@ -59,7 +59,9 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 class Turn:
     """Thread-safe: gathered calls, tool threads and the writer's owner append through one turn."""
 
-    def __init__(self, journal: Journal, *, turn_id: str, agent_id: str, source: str, attempt: int = 1) -> None:
+    def __init__(
+        self, journal: Journal, *, turn_id: str, agent_id: str, source: str, attempt: int = 1
+    ) -> None:
         self.journal, self.session_id = journal, journal.session_id
         self.turn_id, self.agent_id, self.source, self.attempt = turn_id, agent_id, source, attempt
         self.ended = False
@@ -77,7 +79,7 @@ class Turn:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def append(self, *events: Event) -> list[int]:
-        """Write turn rows; they are durable and visible on return. Raises `TurnEnded`, `SessionBusy`, `StorageError`."""
+        """Write turn rows; they are durable on return. Raises `TurnEnded`, `SessionBusy`, `StorageError`."""
         with self._lock:
             future = self.submit(*events)
         return future.result()

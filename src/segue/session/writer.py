@@ -66,7 +66,9 @@ def _struct(cls: type[CallStarted] | type[CallEnded], fields: dict[str, Any]) ->
     unknown = fields.keys() - set(cls.__struct_fields__)
     if unknown:
         raise UsageError(f"{cls.TYPE} has no field {', '.join(sorted(unknown))}")
-    missing = [field.name for field in msgspec.structs.fields(cls) if field.required and field.name not in fields]
+    missing = [
+        field.name for field in msgspec.structs.fields(cls) if field.required and field.name not in fields
+    ]
     if missing:
         raise UsageError(f"a {cls.TYPE} node needs {', '.join(missing)}")
     return cls(**fields)

@@ -60,7 +60,12 @@ def test_calls_are_recorded_with_who_called_them_and_what_came_before(db: Sessio
     (root,) = calls.roots()
     inner, model_call = calls.children(root.id)
     assert (root.name.rpartition(":")[2], root.status, root.result) == ("paper", "completed", "The paper.")
-    assert (inner.kind, inner.called_by, inner.predecessor, inner.result) == ("function", root.id, "", "a b c")
+    assert (inner.kind, inner.called_by, inner.predecessor, inner.result) == (
+        "function",
+        root.id,
+        "",
+        "a b c",
+    )
     assert (model_call.kind, model_call.predecessor) == ("model", inner.id)
     assert [node.kind for node in calls.children(inner.id)] == ["model"]
 
@@ -147,7 +152,8 @@ def _generator(a: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "named"), [(_positional, "'a'"), (_star, "'xs'"), (_stars, "'kw'"), (_generator, "generator")]
+    ("function", "named"),
+    [(_positional, "'a'"), (_star, "'xs'"), (_stars, "'kw'"), (_generator, "generator")],
 )
 def test_a_function_that_cannot_be_one_is_refused_at_declaration(function: Any, named: str) -> None:
     with pytest.raises(DefinitionError, match=named):
@@ -377,4 +383,9 @@ def test_a_bare_exec_in_a_session_is_an_exchange(db: SessionDB) -> None:
         assert session.runtime.exec("hi") == "hello"  # type: ignore[union-attr]
         assert session.runtime.exec("and?") == "again"  # type: ignore[union-attr]
     assert [message["content"] for message in sent(model)] == ["hi", "hello", "and?"]
-    assert [m["content"] for m in db.journal("s").view(Conversation).messages()] == ["hi", "hello", "and?", "again"]
+    assert [m["content"] for m in db.journal("s").view(Conversation).messages()] == [
+        "hi",
+        "hello",
+        "and?",
+        "again",
+    ]

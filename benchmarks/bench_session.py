@@ -1,0 +1,156 @@
+"""The session context, an agentic call, a turn with its model calls, opening cold, and starting up."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.harness import Row, medians
+from segue.agents.function import agentic_function
+from segue.events.codec import decode_row, encode_row
+from segue.fold.conversation import Conversation
+from segue.session.context import session_context
+from segue.session.db import SessionDB
+from segue.stores.git import GitStore
+
+LOOPS = 200
+VARIABLES = [contextvars.ContextVar[object](name, default=None) for name in "abcd"]
+
+
+def run(quick: bool) -> list[Row]:
+    rounds = 5 if quick else 15
+    return [*_in_process(rounds, quick), *_starting(rounds)]
+
+
+def _in_process(rounds: int, quick: bool) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory(prefix="segue-bench-") as folder:
+        db = SessionDB(GitStore(Path(folder)))
+        yield _enter_and_leave(db, rounds)
+        yield from _agentic_calls(db, folder, rounds, 2_000 if quick else 10_000)
+        yield _cold_open(db, rounds, 100 if quick else 1_000)
+        db.close()
+
+
+@contextmanager
+def four_variables() -> Iterator[None]:
+    tokens = [variable.set(1) for variable in VARIABLES]
+    try:
+        yield
+    finally:
+        for variable, token in zip(VARIABLES, tokens, strict=True):
+            variable.reset(token)
+
+
+def _enter_and_leave(db: SessionDB, rounds: int) -> Row:
+    db.create_session("known")
+
+    def ours() -> None:
+        for _ in range(LOOPS):
+            with session_context("known", db=db):
+                pass
+
+    def bare() -> None:
+        for _ in range(LOOPS):
+            with four_variables():
+                pass
+
+    mine, baseline = medians(ours, bare, rounds)
+    detail = (
+        f"{mine / LOOPS * 1e6:.1f} us over {baseline / LOOPS * 1e6:.2f} us for four ContextVars set and reset"
+    )
+    return Row("context: enter and leave", mine / baseline, 30, detail)
+
+
+@agentic_function
+def no_op(index: int) -> int:
+    """Do nothing."""
+    return index
+
+
+def _agentic_calls(db: SessionDB, folder: str, rounds: int, many: int) -> Iterator[Row]:
+    """Nested no-op calls, each one append, beside a write and fdatasync of as many bytes for each."""
+    with session_context("calls", db=db), around.begin(around.signature.bind((0,), {}), False):
+        first, raw = medians(lambda: _calls(100), lambda: _raw(folder, 100), rounds)
+        yield Row(
+            "agentic call: beyond its fdatasync",
+            (first - raw) / 100 * 1e6,
+            150,
+            f"microseconds, {first / 100 * 1e6:.0f} a call over {raw / 100 * 1e6:.0f} for 700 bytes written raw",
+        )
+        _calls(many)
+        later, raw_later = medians(lambda: _calls(100), lambda: _raw(folder, 100), rounds)
+        ratio = (later / raw_later) / (first / raw)
+        yield Row(f"agentic call: 100 -> {many:,} nodes", ratio, 1.2, "each beside its own raw write")
+
+
+@agentic_function
+def around(index: int) -> int:
+    """Hold the others."""
+    return index
+
+
+def _calls(count: int) -> None:
+    for index in range(count):
+        no_op(index)
+
+
+def _raw(folder: str, count: int) -> None:
+    descriptor = os.open(os.path.join(folder, "raw"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for _ in range(count):
+        os.write(descriptor, b"x" * 700)
+        os.fdatasync(descriptor)
+    os.close(descriptor)
+
+
+def _cold_open(db: SessionDB, rounds: int, turns: int) -> Row:
+    """Open a session written before and fold its messages, beside decoding its rows from memory alone."""
+    for _ in range(turns):
+        with session_context("long", db=db):
+            for index in range(5):
+                no_op(index)
+    lines = [encode_row(envelope) for envelope in db.read("long")]
+    root = db.store.root  # type: ignore[attr-defined]
+
+    def ours() -> None:
+        store = GitStore(root)
+        conversation = Conversation()
+        for envelope in store.read("long"):
+            conversation.apply(envelope)
+        conversation.messages()
+        store.close()
+
+    def decode() -> None:
+        for line in lines:
+            decode_row(line)
+
+    mine, baseline = medians(ours, decode, min(rounds, 7))
+    detail = f"{turns:,} turns, {len(lines):,} rows, no fold cache: {mine * 1e3:.0f} ms over {baseline * 1e3:.0f} ms"
+    return Row("cold open to messages", mine / baseline, 1.5, detail)
+
+
+def _starting(rounds: int) -> Iterator[Row]:
+    bare = _process("-c", "pass")
+    for name, budget, arguments in (
+        ("import segue", 4.0, ("-c", "import segue")),
+        ("segue --help", 8.0, ("-m", "segue", "--help")),
+    ):
+        mine, baseline = medians(_process(*arguments), bare, rounds)
+        yield Row(
+            name,
+            mine / baseline,
+            budget,
+            f"{mine * 1e3:.0f} ms over {baseline * 1e3:.0f} ms for a bare python",
+        )
+
+
+def _process(*arguments: str) -> Callable[[], None]:
+    def start() -> None:
+        subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+
+    return start
