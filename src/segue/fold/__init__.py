@@ -4,6 +4,8 @@ from segue.fold.conversation import Conversation, fold, fold_from, messages, pen
 from segue.fold.diagnostics import Diagnostic
 from segue.fold.entries import INTERRUPTED, STITCH
 from segue.fold.path import active
+from segue.fold.provider import provider_messages
+from segue.fold.wire import wire_names
 
 __all__ = [
     "INTERRUPTED",
@@ -15,4 +17,6 @@ __all__ = [
     "fold_from",
     "messages",
     "pending_tool_call",
+    "provider_messages",
+    "wire_names",
 ]
