@@ -1,7 +1,7 @@
 """The journal of one session: the only writer. It stamps facts, demands the lease, appends, reads, watches.
 
-Thread-safe. Text deltas are the only rows that wait: for at most 50 ms or 32 KiB, and never past the
-journal's next append. Everything else is queued at once, in the order of the calls.
+Thread-safe. Streamed text and the starts of calls without effects are the only rows that wait: for at most 50 ms or
+32 KiB, and never past the journal's next append. Everything else is queued at once, in the order of the calls.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Protocol, TypeVar, cast
-
-import msgspec
 
 from segue import ids
 from segue.errors import InvalidEvent, LeaseRequired
@@ -51,27 +49,38 @@ class View(Protocol):
 V = TypeVar("V", bound=View)
 
 
-class _Held(msgspec.Struct):
-    """Text that waits for more of the same message, kind and caller."""
+class _Held:
+    """Rows that wait, in order: whole facts, and the text that is still growing."""
 
-    message_id: str
-    kind: DeltaKind
-    called_by: str
-    lease: Lease
-    texts: list[str]
-    size: int = 0
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.size = 0
+        self._events: list[Event] = []
+        self._message: tuple[str, DeltaKind, str] | None = None
+        self._texts: list[str] = []
 
-    def continues(self, message_id: str, kind: DeltaKind, called_by: str, lease: Lease) -> bool:
-        return (self.message_id, self.kind, self.called_by, self.lease) == (
-            message_id,
-            kind,
-            called_by,
-            lease,
-        )
+    def add(self, event: Event) -> None:
+        self._seal()
+        self._events.append(event)
 
-    def event(self) -> MessageDelta:
-        delta = {"type": self.kind, "text": "".join(self.texts)}
-        return MessageDelta(message_id=self.message_id, delta=delta, called_by=self.called_by)
+    def add_text(self, message_id: str, kind: DeltaKind, text: str, called_by: str) -> None:
+        """More of the same message, kind and caller joins what is there."""
+        if self._message != (message_id, kind, called_by):
+            self._seal()
+            self._message = (message_id, kind, called_by)
+        self._texts.append(text)
+        self.size += len(text.encode("utf-8", "surrogatepass"))
+
+    def events(self) -> list[Event]:
+        self._seal()
+        return self._events
+
+    def _seal(self) -> None:
+        if self._message is not None:
+            message_id, kind, called_by = self._message
+            delta = {"type": kind, "text": "".join(self._texts)}
+            self._events.append(MessageDelta(message_id=message_id, delta=delta, called_by=called_by))
+        self._message, self._texts = None, []
 
 
 class Journal:
@@ -132,7 +141,7 @@ class Journal:
             if held is not None and (held.lease != lease or expected_seq is not None or not drafts):
                 self._submit_held(held)
             elif held is not None:  # one append: neither row without the other
-                drafts = [*self._drafts([held.event()], lease), *drafts]
+                drafts = [*self._drafts(held.events(), lease), *drafts]
             if not drafts:
                 return _done([])
             future = self.store.submit(self.session_id, drafts, lease=lease, expected_seq=expected_seq)
@@ -149,16 +158,30 @@ class Journal:
             problem = f"{kind!r} of {type(text).__name__} is not text or reasoning"
             raise InvalidEvent(f"MESSAGE_DELTA.delta: {problem}")
         with self._lock:
-            self._raise_failed_flush(lease)
-            if self._held is not None and not self._held.continues(message_id, kind, called_by, lease):
+            held = self._holding(lease)
+            held.add_text(message_id, kind, text, called_by)
+            if held.size >= DELTA_BYTES:
                 self._flush_held()
-            if self._held is None:
-                self._held = _Held(message_id, kind, called_by, lease, [])
-                _processes.flusher.schedule(self)
-            self._held.texts.append(text)
-            self._held.size += len(text.encode("utf-8", "surrogatepass"))
-            if self._held.size >= DELTA_BYTES:
-                self._flush_held()
+
+    def buffer(self, event: Event, *, lease: Lease) -> None:
+        """Hold a fact back like streamed text, for one that nothing happens on the strength of: the start of a
+        call whose code has no effect on the world. It is checked now, and written before any later row.
+
+        Raises `InvalidEvent`, and what an earlier background write under this lease failed with.
+        """
+        encode_payload(event)
+        with self._lock:
+            self._holding(lease).add(event)
+
+    def _holding(self, lease: Lease) -> _Held:
+        """What waits under this lease; the first to wait sets the clock."""
+        self._raise_failed_flush(lease)
+        if self._held is not None and self._held.lease != lease:
+            self._flush_held()
+        if self._held is None:
+            self._held = _Held(lease)
+            _processes.flusher.schedule(self)
+        return self._held
 
     def flush(self, timeout: float | None = None) -> None:
         """Write the text that waits. On return it is durable; raises what writing any of it failed with."""
@@ -188,7 +211,7 @@ class Journal:
 
     def _submit_held(self, held: _Held) -> None:
         try:
-            drafts = self._drafts([held.event()], held.lease)
+            drafts = self._drafts(held.events(), held.lease)
             future = self.store.submit(self.session_id, drafts, lease=held.lease)
         except Exception as error:  # told to the next append under this lease, as a failed write is
             future = Future()

@@ -17,7 +17,7 @@ from segue.session.context import session_context
 from segue.session.db import default_db
 from segue.session.runtime import Runtime
 from segue.stores.git import GitStore
-from segue.testing.validity import violations
+from segue.testing.validity import problems
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 POINTS = 50
@@ -41,11 +41,11 @@ def killed_after(process: subprocess.Popen[bytes], rows: int, delay: float) -> l
     """The ids of the rows that the process had shown when it was killed, `delay` seconds after `rows` of them."""
     shown: list[str] = []
     assert process.stdout is not None
-    for line in process.stdout:
-        shown.append(json.loads(line)["id"])
-        if len(shown) == rows:
-            threading.Timer(delay, process.kill).start()
-    process.wait()
+    with process:
+        for line in process.stdout:
+            shown.append(json.loads(line)["id"])
+            if len(shown) == rows:
+                threading.Timer(delay, process.kill).start()
     return shown
 
 
@@ -80,7 +80,7 @@ def check_and_continue(session_id: str, shown: list[str], where: str) -> None:
         assert session.runtime is not None
         assert session.runtime.exec("Are you there?") == "still here", where
     history = db.journal(session_id).view(Conversation).messages()
-    assert violations(history) == [], where
+    assert problems(history) == [], where
     assert [turn.status for turn in db.turns(session_id).all].count("running") == 0, where
     assert isinstance(db.store, GitStore)
     assert db.store.drain_commits(20), where

@@ -26,8 +26,8 @@ DEEPEST = 64
 class Call:
     """`with` or `async with`: makes the call ambient, sets `result` from inside, and writes how it ended.
 
-    The row of the start is queued, not waited for: a function's own code has no effect on the world that is not a
-    tool's or a model's, and those wait. The row of the end is durable before the result is handed on.
+    The row of the start is not waited for: a function's own code has no effect on the world that is not a tool's or
+    a model's, and those wait. The row of the end is durable before the result is handed on.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Call:
         if self._frame.depth > DEEPEST:
             raise RecursionLimit(f"{name} is nested {DEEPEST} calls deep: give its recursion an end")
         self._entered: AbstractContextManager[None] = enter_call(self._frame, runtime)
-        self._starting: Future[list[int]] | None = None
 
     def ambient_runtime(self) -> Runtime:
         """The runtime to fill in. Without a model its first use raises `NoModel` and says what to install."""
@@ -64,7 +63,7 @@ class Call:
 
     def __enter__(self) -> Call:
         self._turn.check()
-        self._starting = self._start()
+        self._start()
         self._turn.push(self._frame)
         self._entered.__enter__()
         return self
@@ -92,7 +91,7 @@ class Call:
         finally:
             self._leave()
 
-    def _start(self) -> Future[list[int]]:
+    def _start(self) -> None:
         frame = self._frame
         caller = frame.caller.node_id if frame.caller else ""
         started = CallStarted(
@@ -106,15 +105,10 @@ class Call:
             doc=frame.doc,
             expose=self._options.expose,
         )
-        if caller:
-            return self._turn.submit(started)
-        return self._turn.submit_invocation(direct_call(asked(frame.arguments)), started)
+        self._turn.begin(started, reason=None if caller else direct_call(asked(frame.arguments)))
 
     def _end(self, error: BaseException | None) -> Future[list[int]] | None:
-        """Queue the rows of the end. None where the turn's end will write them, or the start was not written."""
-        assert self._starting is not None
-        if self._starting.done() and self._starting.exception() is not None:
-            return self._starting if error is None else None
+        """Queue the rows of the end. None where the turn's end will write them."""
         status = status_of(error)
         if not status:
             self._turn.unwound(self._frame.node_id)

@@ -48,6 +48,7 @@ class ModelCall:
         self._wanted, self._options = wanted, options
         self._deadline = None if options.timeout is None else time.monotonic() + options.timeout
         self._bare: list[Message] = []
+        self._history = 0 if caller else writer.turn.history_length()
 
     async def send(self, content: Any) -> str:
         """Ask, and return the reply's text. Raises what `Runtime.exec` raises."""
@@ -76,10 +77,8 @@ class ModelCall:
         request = [{"role": "user", "content": content}]
         if self.caller:
             return render(self.turn.journal, self.turn.frame(self.caller), request)
-        history = render(self.turn.journal, None, []).history[
-            :-1
-        ]  # the open exchange's own words are the request
-        return Prompt(system="", history=[*history, *self._bare], request=request)
+        before = render(self.turn.journal, None, []).history[: self._history]
+        return Prompt(system="", history=[*before, *self._bare], request=request)
 
     def _request(self, prompt: Prompt) -> ModelRequest:
         options = self._options

@@ -90,7 +90,8 @@ class Runtime:
             raise NoModel(NO_MODEL)
         if attempts < 1:
             raise UsageError(f"attempts={attempts}: at least one is needed")
-        call = ModelCall(self.model, require_writer(), current_call_id(), wanted, options)
+        writer, caller = require_writer(), current_call_id()
+        call = await asyncio.to_thread(ModelCall, self.model, writer, caller, wanted, options)
         async with bare_exchange(call.turn, call.caller, content) as exchange:
             for attempt in range(attempts):
                 reply = await call.send(_with(content, wanted.ask) if attempt == 0 else wanted.again)
