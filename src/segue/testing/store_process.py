@@ -1,6 +1,7 @@
 """Another process with the same store, for the conformance suite: `python -m segue.testing.store_process`.
 
-    <module:callable> <location> append <session> <threads> <count>    control rows, from that many threads
+    <module:callable> <location> append <session> <threads> <count>    say `ready`, wait for a line, then append
+                                       control rows in pairs, from that many threads
     <module:callable> <location> write <session>       turn rows one by one, a line `seq` each, until killed
     <module:callable> <location> hold <session>        take the turn lease, say `held`, wait for the end of stdin
     <module:callable> <location> watch <session> <count>    say the seq of every row seen, until that many
@@ -42,6 +43,8 @@ def append(store: Store, session_id: str, threads: str, count: str) -> None:
         for _ in range(int(count)):
             say(*store.append(session_id, [control_row(), control_row()]))
 
+    say("ready")
+    sys.stdin.readline()
     workers = [threading.Thread(target=work) for _ in range(int(threads))]
     for worker in workers:
         worker.start()
