@@ -57,9 +57,6 @@ class Entry:
     def open_calls(self) -> list[Call]:
         return [call for call in self.calls if call.result is None]
 
-    def has(self, call_id: str) -> bool:
-        return any(call.id == call_id for call in self.calls)
-
     def render(self, last: bool) -> list[Message]:
         """Message, results, and for calls that the conversation left behind a synthesised answer."""
         rendered = [self._message()]
@@ -80,7 +77,7 @@ class Entry:
         if self.calls:
             message["tool_calls"] = [call.wire for call in self.calls]
         if self.chunks:
-            message["_native_chunks"] = self.chunks
+            message["_native_chunks"] = self.chunks[:]
         if self.state is not None:
             message["_framework_state"] = self.state
         return message
@@ -115,6 +112,15 @@ def detached(message: Message) -> Message:
     """A copy of a rendered message that the caller may change."""
     copied = message.copy()
     for key, value in message.items():
-        if type(value) is list or type(value) is dict:
+        if key == "tool_calls":
+            copied[key] = [_detached_call(wire) for wire in value]
+        elif type(value) is list or type(value) is dict:
             copied[key] = copy_json(value)
     return copied
+
+
+def _detached_call(wire: Message) -> Message:
+    function = wire["function"]
+    if len(wire) != 3 or len(function) != 2:  # one of a snapshot, with more in it
+        return copy_json(wire)  # type: ignore[no-any-return]
+    return {"id": wire["id"], "type": "function", "function": function.copy()}

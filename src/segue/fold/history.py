@@ -92,9 +92,8 @@ class History:
 
     def open_at_end(self, call_id: str) -> Call | None:
         """The occurrence that nothing in the conversation has left behind yet."""
-        if not self.entries:
-            return None
-        return next((call for call in self.entries[-1].open_calls() if call.id == call_id), None)
+        call = self.latest.get(call_id)
+        return call if call is not None and call.result is None and call.entry is self.entries[-1] else None
 
     def joinable(self) -> Entry | None:
         """The message that the next call joins: the current one while it is an assistant's and the last."""
@@ -106,10 +105,10 @@ class History:
     def repeats(self, call_id: str) -> bool:
         """Whether a call of that id is the one that is open already: said again in its own message, or by
         the invocation that resumes it."""
-        joins = self.joinable()
-        if joins is not None and joins.has(call_id):
-            return True
-        return call_id not in self.journaled and self.open_at_end(call_id) is not None
+        call = self.latest.get(call_id)
+        if call is None or call.entry is not self.entries[-1]:
+            return False
+        return call.entry is self.joinable() or (call.result is None and call_id not in self.journaled)
 
     def add_call(self, wire: Message) -> Call:
         entry = self.joinable()

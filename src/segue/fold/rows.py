@@ -114,7 +114,7 @@ def tool_result(history: History, payload: Payload) -> None:
 
 
 def tool_started(history: History, payload: Payload) -> None:
-    call = history.open_at_end(text_field(payload, "tool_call_id"))
+    call = history.waiting(text_field(payload, "tool_call_id"))
     if call is not None:
         call.approval = None
 
@@ -122,8 +122,9 @@ def tool_started(history: History, payload: Payload) -> None:
 def approval_required(history: History, payload: Payload) -> None:
     wire, kept = _wire(payload), copy_json(payload)
     call = history.open_at_end(wire["id"])
-    if call is None and wire["id"] not in history.journaled:
-        call = history.add_call(wire)
+    if call is None:
+        known = wire["id"] in history.journaled
+        call = history.waiting(wire["id"]) if known else history.add_call(wire)
     if call is not None:
         call.approval = kept
     history.live = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any
 
 from segue.errors import IntegerTooLarge
@@ -13,6 +14,15 @@ MAX_DEPTH = 400
 """Deeper values are malformed: twice what the codec writes, far below what recursion can take."""
 
 _default = json.JSONEncoder().encode
+
+# The default encoder makes this callable anew for each value, which costs more than a small value itself.
+_chunks = (
+    c_make_encoder(
+        None, json.JSONEncoder().default, encode_basestring_ascii, None, ": ", ", ", False, False, True
+    )
+    if c_make_encoder is not None
+    else lambda value, _indent: (_default(value),)
+)
 
 
 def copy_json(value: Any, room: int = MAX_DEPTH) -> Any:
@@ -33,7 +43,7 @@ def python_text(value: Any) -> str:
     Raises Malformed for what is not JSON.
     """
     try:
-        return _default(value)
+        return "".join(_chunks(value, 0))
     except (ValueError, TypeError, RecursionError):
         return _slow_text(value)
 
