@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.harness import Row, medians
 from segue.agents.function import agentic_function
 from segue.events.codec import decode_row, encode_row
+from segue.events.facts import Event, InvocationStarted, MessageDelta, MessageEnd, MessageStart, NoMoreActions
 from segue.fold.conversation import Conversation
 from segue.session.context import session_context
 from segue.session.db import SessionDB
@@ -108,12 +109,32 @@ def _raw(folder: str, count: int) -> None:
     os.close(descriptor)
 
 
+def chat_turn(number: int) -> list[Event]:
+    """50 rows: a question, a streamed answer of 46 deltas, the end."""
+    words = [
+        MessageDelta(message_id=f"m{number}", delta={"type": "text", "text": f"word {index} "})
+        for index in range(46)
+    ]
+    started = InvocationStarted(
+        invocation_id=f"inv{number}",
+        turn_id=f"turn{number}",
+        reason={"kind": "user_message", "input": f"question {number}"},
+    )
+    start, end = (
+        MessageStart(message_id=f"m{number}"),
+        MessageEnd(message_id=f"m{number}", finish_reason="stop"),
+    )
+    return [started, start, *words, end, NoMoreActions(turn_id=f"turn{number}")]
+
+
 def _cold_open(db: SessionDB, rounds: int, turns: int) -> Row:
     """Open a session written before and fold its messages, beside decoding its rows from memory alone."""
-    for _ in range(turns):
-        with session_context("long", db=db):
-            for index in range(5):
-                no_op(index)
+    db.create_session("long")
+    journal = db.journal("long")
+    lease = journal.acquire(holder="benchmark")
+    for future in [journal.submit(*chat_turn(number), lease=lease) for number in range(turns)]:
+        future.result()
+    journal.release(lease)
     lines = [encode_row(envelope) for envelope in db.read("long")]
     root = db.store.root  # type: ignore[attr-defined]
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import heapq
 import itertools
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -50,18 +49,19 @@ V = TypeVar("V", bound=View)
 
 
 class _Held:
-    """Rows that wait, in order: whole facts, and the text that is still growing."""
+    """Rows that wait, in order: whole ones, and the text that is still growing."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, draft: Callable[[Event], Draft]) -> None:
         self.lease = lease
         self.size = 0
-        self._events: list[Event] = []
+        self._draft = draft
+        self._drafts: list[Draft] = []
         self._message: tuple[str, DeltaKind, str] | None = None
         self._texts: list[str] = []
 
     def add(self, event: Event) -> None:
         self._seal()
-        self._events.append(event)
+        self._drafts.append(self._draft(event))
 
     def add_text(self, message_id: str, kind: DeltaKind, text: str, called_by: str) -> None:
         """More of the same message, kind and caller joins what is there."""
@@ -71,16 +71,18 @@ class _Held:
         self._texts.append(text)
         self.size += len(text.encode("utf-8", "surrogatepass"))
 
-    def events(self) -> list[Event]:
+    def drafts(self) -> list[Draft]:
         self._seal()
-        return self._events
+        return self._drafts
 
     def _seal(self) -> None:
         if self._message is not None:
             message_id, kind, called_by = self._message
             delta = {"type": kind, "text": "".join(self._texts)}
-            self._events.append(MessageDelta(message_id=message_id, delta=delta, called_by=called_by))
-        self._message, self._texts = None, []
+            self._message, self._texts = None, []
+            self._drafts.append(
+                self._draft(MessageDelta(message_id=message_id, delta=delta, called_by=called_by))
+            )
 
 
 class Journal:
@@ -141,7 +143,7 @@ class Journal:
             if held is not None and (held.lease != lease or expected_seq is not None or not drafts):
                 self._submit_held(held)
             elif held is not None:  # one append: neither row without the other
-                drafts = [*self._drafts(held.events(), lease), *drafts]
+                drafts = [*held.drafts(), *drafts]
             if not drafts:
                 return _done([])
             future = self.store.submit(self.session_id, drafts, lease=lease, expected_seq=expected_seq)
@@ -169,7 +171,6 @@ class Journal:
 
         Raises `InvalidEvent`, and what an earlier background write under this lease failed with.
         """
-        encode_payload(event)
         with self._lock:
             self._holding(lease).add(event)
 
@@ -179,7 +180,7 @@ class Journal:
         if self._held is not None and self._held.lease != lease:
             self._flush_held()
         if self._held is None:
-            self._held = _Held(lease)
+            self._held = _Held(lease, self._draft)
             _processes.flusher.schedule(self)
         return self._held
 
@@ -192,16 +193,15 @@ class Journal:
             future.result(timeout)
 
     def _drafts(self, events: Sequence[Event], lease: Lease | None) -> list[Draft]:
-        created_at = self._clock()
-        drafts = [self._draft(event, created_at) for event in events]
+        drafts = [self._draft(event) for event in events]
         turn_rows = [event.TYPE for event in events if not event.CONTROL] if lease is None else []
         if turn_rows:
             raise LeaseRequired(f"{turn_rows[0]} is a turn row: acquire the session's turn lease first")
         return drafts
 
-    def _draft(self, event: Event, created_at: str) -> Draft:
+    def _draft(self, event: Event) -> Draft:
         payload = encode_payload(event)
-        return Draft(self._new_id("evt"), self.deployment_id, event.TYPE, payload, created_at)
+        return Draft(self._new_id("evt"), self.deployment_id, event.TYPE, payload, self._clock())
 
     def _flush_held(self) -> None:
         with self._lock:
@@ -211,8 +211,7 @@ class Journal:
 
     def _submit_held(self, held: _Held) -> None:
         try:
-            drafts = self._drafts(held.events(), held.lease)
-            future = self.store.submit(self.session_id, drafts, lease=held.lease)
+            future = self.store.submit(self.session_id, held.drafts(), lease=held.lease)
         except Exception as error:  # told to the next append under this lease, as a failed write is
             future = Future()
             future.set_exception(error)
@@ -349,24 +348,25 @@ def flush_journals(store: Store | None = None) -> None:
 
 
 class _Flusher:
-    """One daemon thread for all journals, started when the first text waits."""
+    """One daemon thread for all journals, started when the first rows wait. It looks at a journal at most once in
+    `DELTA_SECONDS`, so that what waits briefly and is taken along by an append costs no wake-up."""
 
     def __init__(self) -> None:
-        self._due: list[
-            tuple[float, int, Journal]
-        ] = []  # holds the journal: what waits outlives its last user
-        self._order = itertools.count()
+        self._due: dict[Journal, float] = {}  # holds the journal: what waits outlives its last user
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def schedule(self, journal: Journal) -> None:
         with self._changed:
-            heapq.heappush(self._due, (time.monotonic() + DELTA_SECONDS, next(self._order), journal))
+            if journal in self._due:
+                return
+            self._due[journal] = time.monotonic() + DELTA_SECONDS
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="segue-deltas", daemon=True)
                 self._thread.start()
                 atexit.register(flush_journals)
-            self._changed.notify()
+            if len(self._due) == 1:
+                self._changed.notify()
 
     def _run(self) -> None:
         while True:
@@ -375,11 +375,15 @@ class _Flusher:
             del journal  # or the thread would keep the last one alive
 
     def _next(self) -> Journal:
+        """The journal that is due first: they all wait equally long."""
         with self._changed:
             while True:
-                wait = self._due[0][0] - time.monotonic() if self._due else None
-                if wait is not None and wait <= 0:
-                    return heapq.heappop(self._due)[2]
+                first = next(iter(self._due), None)
+                wait = None if first is None else self._due[first] - time.monotonic()
+                if first is not None and wait is not None and wait <= 0:
+                    del self._due[first]
+                    return first
+                del first
                 self._changed.wait(wait)
 
 
