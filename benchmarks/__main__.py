@@ -1,4 +1,4 @@
-"""`python -m benchmarks [name ...] [--quick] [--json FILE]`: run all bench_*.py, or those named; print a table.
+"""`python -m benchmarks [name ...] [--quick] [--json FILE]`: run all bench_*.py, or those named, as a table.
 
 Exit code 1 when a budget is missed.
 """

@@ -44,11 +44,15 @@ def cli(options: Options, verbose: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. Answers go to stdout, all else to stderr."""
     _accept_any_text()
+    before = sys.stdout
     try:
         return _run(arguments)
-    except BrokenPipeError:  # whoever read our output has left: nothing is wrong with what was done
-        _mute_stdout()
-        return exits.DONE
+    except BrokenPipeError:
+        return _reader_left()
+    except SystemExit:
+        if sys.stdout is not before:  # what click does at a broken pipe
+            return _reader_left()
+        raise
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -77,9 +81,10 @@ def _accept_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _mute_stdout() -> None:
-    """Let the interpreter's last flush go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _reader_left() -> int:
+    """Nothing is wrong with what was done. The interpreter's last flush goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return exits.DONE
 
 
 if __name__ == "__main__":

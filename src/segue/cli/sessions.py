@@ -15,25 +15,10 @@ from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.fold.conversation import Conversation
 from segue.fold.graph import CallGraph
-from segue.fold.summary import Summary
+from segue.fold.summary import SessionInfo
 from segue.fold.turns import Turn
 from segue.session.db import SessionDB, default_db
 
-SUMMARY_FIELDS = (
-    "session_id",
-    "title",
-    "status",
-    "turns",
-    "events",
-    "agent_id",
-    "source",
-    "cwd",
-    "created_at",
-    "active_at",
-    "archived",
-    "pinned",
-    "tags",
-)
 NODE_FIELDS = (
     *("id", "kind", "name", "called_by", "predecessor", "status", "attempt", "arguments"),
     *("result", "error", "usage", "turn_id", "started_at", "ended_at"),
@@ -64,7 +49,7 @@ def list_(everything: bool, as_json: bool) -> None:
     found = default_db().list_sessions(without_turns=everything)
     listed = [summary for summary in found if everything or not summary.archived]
     if as_json:
-        print_json([_fields(summary, SUMMARY_FIELDS) for summary in listed])
+        print_json([_fields(summary, SessionInfo.__struct_fields__) for summary in listed])
     elif listed:
         show(_table(listed))
     else:
@@ -119,7 +104,7 @@ def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: to_json(getattr(value, name)) for name in names}
 
 
-def _table(listed: list[Summary]) -> Table:
+def _table(listed: list[SessionInfo]) -> Table:
     table = Table("session", "status", "turns", "active (UTC)", "about", box=None, pad_edge=False)
     for summary in listed:
         active = summary.active_at[:19].replace("T", " ")
