@@ -113,7 +113,7 @@ def _load_local(name: str, settings: Settings) -> Model:
             " any GGUF file works: local:/path/to/file.gguf"
         )
     _require("local", ENGINE)
-    return _make("local:LocalModel", path)
+    return _make("local:LocalModel", path, name)
 
 
 def _load_provider(provider: Provider, name: str) -> Model:
