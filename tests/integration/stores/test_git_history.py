@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from segue.stores.git import GitStore
+from segue.stores.git.packing import pack_loose
 from segue.testing.store_process import control_row
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -73,6 +75,37 @@ def test_git_fsck_is_clean_after_many_commits(store: GitStore) -> None:
     checked = git(store.root / "s1", "fsck", "--full", "--strict")
     assert (checked.returncode, checked.stdout) == (0, "")
     assert (len(subjects(store.root / "s1")), committed(store.root / "s1")) == (120, journal(store))
+
+
+def test_packed_objects_are_whole_and_commits_go_on(store: GitStore) -> None:
+    repository = store.root / "s1" / ".git"
+    for number in range(40):
+        store.put_blob("s1", "context", b"%d" % number)
+        turn(store, f"turn_{number}")
+        if number in (15, 30):
+            pack_loose(repository)
+    checked = git(store.root / "s1", "fsck", "--full", "--strict")
+    assert (checked.returncode, checked.stdout) == (0, "")
+    assert len(list(repository.glob("objects/pack/*.pack"))) == 2
+    assert (len(subjects(store.root / "s1")), committed(store.root / "s1")) == (40, journal(store))
+
+
+def in_directory_17() -> Iterator[bytes]:
+    """Contents of which git keeps the blobs in `objects/17`."""
+    for number in itertools.count():
+        content = b"%08d" % number
+        if hashlib.sha1(b"blob 8\0" + content).hexdigest().startswith("17"):
+            yield content
+
+
+def test_loose_objects_are_packed_when_there_are_many(store: GitStore) -> None:
+    repository = store.root / "s1" / ".git"
+    for content in itertools.islice(in_directory_17(), 8):
+        assert list(repository.glob("objects/pack/*")) == []
+        store.put_blob("s1", "files", content)
+        turn(store, "turn")
+    assert list(repository.glob("objects/??/*")) == []
+    assert (len(subjects(store.root / "s1")), committed(store.root / "s1")) == (8, journal(store))
 
 
 def test_a_clone_has_rows_blobs_and_meta(store: GitStore, tmp_path: Path) -> None:

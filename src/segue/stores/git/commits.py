@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pygit2
 from pygit2.enums import ObjectType
 
 from segue.errors import BlobNotFound
@@ -23,6 +24,7 @@ from segue.stores.git import blobs, repository
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.lease import locked_file
 from segue.stores.git.objects import DamagedObject, Objects, add_path, format_commit
+from segue.stores.git.packing import pack_when_many
 from segue.stores.git.segments import lines_after, segments_after
 from segue.stores.git.session import GitSession
 
@@ -50,7 +52,8 @@ def commit_session(session: GitSession, messages: list[str]) -> None:
         repository.remove_stale_locks(paths.git)
         try:
             _commit(session, messages)
-        except DamagedObject:
+            pack_when_many(paths.git)
+        except (DamagedObject, pygit2.GitError):
             repository.start_again(paths.git)
             _commit(session, messages)
 
