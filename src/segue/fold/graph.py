@@ -7,12 +7,18 @@ from typing import Any
 import msgspec
 
 from segue.events.envelope import Envelope
+from segue.fold.diagnostics import Payload, text_or
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
+"""The first of these wins."""
+ENDINGS = TERMINAL | {"interrupted", "suspended"}
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """One call. Replaced, never changed: a node that was handed out stays as it was."""
+    """One call. Replaced, never changed: a node that was handed out stays as it was.
+
+    Its values (arguments, result, error, usage) are shared with the envelopes: never change them.
+    """
 
     id: str
     kind: str
@@ -32,27 +38,33 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, Any] | None = None
     turn_id: str = ""
     seq: int = 0
+    """Of the row that first started it."""
     started_at: str = ""
     ended_at: str = ""
 
 
 class CallGraph:
-    """Incremental: `apply` rows in order. Every answer costs in proportion to its own size."""
+    """Incremental: `apply` rows in order. Every answer costs in proportion to its own size.
+
+    Rows that are no calls, or malformed, change nothing.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self._children: dict[str, list[str]] = {}
         self._running: dict[str, None] = {}
-        self._open_tools: dict[str, list[str]] = {}
+        self._tools: dict[str, str] = {}
+        """Node of the nearest tool call by call id: a result can only belong to that one."""
+        self._open_tools: set[str] = set()
+        """Ids of tool calls without a result, as long as no new user message left them behind."""
         self._turn_id = ""
 
     def apply(self, envelope: Envelope) -> None:
-        """Rows that are no calls, or malformed, change nothing."""
         handler = _HANDLERS.get(envelope.type)
-        if handler is not None:
+        if handler is not None and type(envelope.payload) is dict:
             handler(self, envelope, envelope.payload)
 
-    # --- answers --------------------------------------------------------------------------------------------------
+    # --- answers ---
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -73,46 +85,92 @@ class CallGraph:
 
     def callers(self, node_id: str) -> list[Node]:
         """The calls around that one, the nearest first."""
-        found: list[Node] = []
+        found: dict[str, Node] = {}
         node = self.nodes.get(node_id)
-        while node is not None and node.called_by in self.nodes and len(found) < len(self.nodes):
-            node = self.nodes[node.called_by]
-            found.append(node)
-        return found
+        while node is not None and node.called_by not in found:
+            node = self.nodes.get(node.called_by)
+            if node is not None:
+                found[node.id] = node
+        return list(found.values())
 
     def running(self) -> list[Node]:
         return [self.nodes[node_id] for node_id in self._running]
 
-    # --- rows -----------------------------------------------------------------------------------------------------
+    # --- functions, models, steps ---
 
-    def _invocation_started(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        self._turn_id = _text(payload, "turn_id")
+    def _invocation_started(self, envelope: Envelope, payload: Payload) -> None:
+        self._turn_id = text_or(payload.get("turn_id"))
+        reason = payload.get("reason")
+        if type(reason) is dict and reason.get("kind") in ("user_message", "direct_call"):
+            self._open_tools.clear()
 
-    def _call_started(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        node_id = _text(payload, "node_id")
+    def _call_started(self, envelope: Envelope, payload: Payload) -> None:
+        node_id = text_or(payload.get("node_id"))
         known = self.nodes.get(node_id)
-        if not node_id or (known is not None and known.status in TERMINAL):
-            return
-        self._start(_started(node_id, envelope, payload))
+        if known is None and node_id:
+            self._add(_started(node_id, envelope, payload, self._turn_id))
+        elif known is not None and known.status not in TERMINAL:
+            self._put(_restarted(known, payload))
 
-    def _call_ended(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        status = payload.get("status")
+    def _call_ended(self, envelope: Envelope, payload: Payload) -> None:
+        status = text_or(payload.get("status"))
         if status in ENDINGS:
-            self._end(_text(payload, "node_id"), envelope, str(status), payload)
+            self._end(text_or(payload.get("node_id")), envelope, status, payload)
 
-    def _question_asked(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        question_id = _text(payload, "question_id")
+    # --- questions ---
+
+    def _question_asked(self, envelope: Envelope, payload: Payload) -> None:
+        question_id = text_or(payload.get("question_id"))
         if not question_id or question_id in self.nodes:
             return
-        called_by = _text(payload, "called_by")
+        keys = ("question", "options", "schema", "timeout")
+        arguments = {key: payload[key] for key in keys if key in payload}
+        name = text_or(payload.get("question"))
+        self._add(self._waiting(envelope, payload, question_id, "question", name, arguments))
+
+    def _question_answered(self, envelope: Envelope, payload: Payload) -> None:
+        node = self.nodes.get(text_or(payload.get("question_id")))
+        if node is not None and node.kind == "question":
+            self._end(node.id, envelope, "completed", {"result": payload.get("answer")})
+
+    # --- tools ---
+
+    def _tool_call(self, envelope: Envelope, payload: Payload) -> None:
+        """A call said again while it is open is the same one; any other use of an id is a call of its own, whose
+        node is named by the id and, from the second on, its seq."""
+        call_id = text_or(payload.get("tool_call_id"))
+        if not call_id or call_id in self._open_tools:
+            return
+        node_id = call_id if call_id not in self.nodes else f"{call_id}@{envelope.seq}"
+        name, arguments = text_or(payload.get("name")), payload.get("arguments")
+        self._add(self._waiting(envelope, payload, node_id, "tool", name, arguments))
+        self._tools[call_id] = node_id
+        self._open_tools.add(call_id)
+
+    def _tool_started(self, envelope: Envelope, payload: Payload) -> None:
+        node = self.nodes.get(self._tools.get(text_or(payload.get("tool_call_id")), ""))
+        if node is not None and node.status not in TERMINAL:
+            attempt = _attempt(payload, node.attempt)
+            self._put(msgspec.structs.replace(node, status="running", attempt=attempt, ended_at=""))
+
+    def _tool_result(self, envelope: Envelope, payload: Payload) -> None:
+        call_id = text_or(payload.get("tool_call_id"))
+        if call_id in self._tools:
+            self._open_tools.discard(call_id)
+            status = "failed" if payload.get("is_error") is True else "completed"
+            self._end(self._tools[call_id], envelope, status, payload)
+
+    # --- keeping ---
+
+    def _waiting(
+        self, envelope: Envelope, payload: Payload, node_id: str, kind: str, name: str, arguments: Any
+    ) -> Node:
+        called_by = text_or(payload.get("called_by"))
         before = self.last_child(called_by)
-        arguments = {
-            key: payload[key] for key in ("question", "options", "schema", "timeout") if key in payload
-        }
-        node = Node(
-            id=question_id,
-            kind="question",
-            name=_text(payload, "question"),
+        return Node(
+            id=node_id,
+            kind=kind,
+            name=name,
             called_by=called_by,
             predecessor=before.id if before else "",
             arguments=arguments,
@@ -121,57 +179,9 @@ class CallGraph:
             seq=envelope.seq,
             started_at=envelope.created_at,
         )
-        self._start(node)
 
-    def _question_answered(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        question_id = _text(payload, "question_id")
-        self._end(question_id, envelope, "completed", {"result": payload.get("answer")})
-
-    def _tool_call(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        """A tool call's id can come again: its node is named by the id and, from the second on, its seq."""
-        call_id = _text(payload, "tool_call_id")
-        if not call_id:
-            return
-        node_id = call_id if call_id not in self.nodes else f"{call_id}@{envelope.seq}"
-        called_by = _text(payload, "called_by")
-        before = self.last_child(called_by)
-        self._open_tools.setdefault(call_id, []).append(node_id)
-        node = Node(
-            id=node_id,
-            kind="tool",
-            name=_text(payload, "name"),
-            called_by=called_by,
-            predecessor=before.id if before else "",
-            arguments=payload.get("arguments"),
-            status="suspended",
-            turn_id=self._turn_id,
-            seq=envelope.seq,
-            started_at=envelope.created_at,
-        )
-        self._start(node)
-
-    def _tool_started(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        waiting = self._open_tools.get(_text(payload, "tool_call_id"))
-        if waiting:
-            node = self.nodes[waiting[-1]]
-            attempt = payload.get("attempt", 1)
-            self._put(
-                msgspec.structs.replace(
-                    node, status="running", attempt=attempt if type(attempt) is int else 1
-                )
-            )
-
-    def _tool_result(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        waiting = self._open_tools.get(_text(payload, "tool_call_id"))
-        if waiting:
-            status = "failed" if payload.get("is_error") is True else "completed"
-            self._end(waiting.pop(), envelope, status, payload)
-
-    # --- keeping --------------------------------------------------------------------------------------------------
-
-    def _start(self, node: Node) -> None:
-        if node.id not in self.nodes:
-            self._children.setdefault(node.called_by, []).append(node.id)
+    def _add(self, node: Node) -> None:
+        self._children.setdefault(node.called_by, []).append(node.id)
         self._put(node)
 
     def _put(self, node: Node) -> None:
@@ -181,24 +191,20 @@ class CallGraph:
         else:
             self._running.pop(node.id, None)
 
-    def _end(self, node_id: str, envelope: Envelope, status: str, payload: dict[str, Any]) -> None:
+    def _end(self, node_id: str, envelope: Envelope, status: str, payload: Payload) -> None:
         node = self.nodes.get(node_id)
         if node is None or node.status in TERMINAL:
             return
-        error, usage = payload.get("error"), payload.get("usage")
-        self._put(
-            msgspec.structs.replace(
-                node,
-                status=status,
-                result=payload.get("result"),
-                error=error if isinstance(error, dict) else None,
-                usage=usage if isinstance(usage, dict) else None,
-                ended_at=envelope.created_at,
-            )
+        ended = msgspec.structs.replace(
+            node,
+            status=status,
+            result=payload.get("result"),
+            error=_dict_or_none(payload.get("error")),
+            usage=_dict_or_none(payload.get("usage")),
+            ended_at=envelope.created_at,
         )
+        self._put(ended)
 
-
-ENDINGS = TERMINAL | {"interrupted", "suspended"}
 
 _HANDLERS = {
     "INVOCATION_STARTED": CallGraph._invocation_started,
@@ -207,30 +213,47 @@ _HANDLERS = {
     "QUESTION_ASKED": CallGraph._question_asked,
     "QUESTION_ANSWERED": CallGraph._question_answered,
     "TOOL_CALL": CallGraph._tool_call,
+    "TOOL_APPROVAL_REQUIRED": CallGraph._tool_call,
     "TOOL_STARTED": CallGraph._tool_started,
     "TOOL_RESULT": CallGraph._tool_result,
 }
 
 
-def _started(node_id: str, envelope: Envelope, payload: dict[str, Any]) -> Node:
-    attempt = payload.get("attempt", 1)
+def _started(node_id: str, envelope: Envelope, payload: Payload, turn_id: str) -> Node:
     return Node(
         id=node_id,
-        kind=_text(payload, "kind"),
-        name=_text(payload, "name"),
-        called_by=_text(payload, "called_by"),
-        predecessor=_text(payload, "predecessor"),
+        kind=text_or(payload.get("kind")),
+        name=text_or(payload.get("name")),
+        called_by=text_or(payload.get("called_by")),
+        predecessor=text_or(payload.get("predecessor")),
         arguments=payload.get("arguments"),
-        doc=_text(payload, "doc"),
-        expose=_text(payload, "expose"),
-        context=_text(payload, "context"),
-        attempt=attempt if type(attempt) is int else 1,
-        turn_id=_text(payload, "turn_id"),
+        doc=text_or(payload.get("doc")),
+        expose=text_or(payload.get("expose")),
+        context=text_or(payload.get("context")),
+        attempt=_attempt(payload, 1),
+        turn_id=text_or(payload.get("turn_id")) or turn_id,
         seq=envelope.seq,
         started_at=envelope.created_at,
     )
 
 
-def _text(payload: dict[str, Any], key: str) -> str:
-    value = payload.get(key)
-    return value if isinstance(value, str) else ""
+def _restarted(node: Node, payload: Payload) -> Node:
+    """Running again: what it is and where it stands stays, an unfinished end is forgotten."""
+    return msgspec.structs.replace(
+        node,
+        status="running",
+        attempt=_attempt(payload, node.attempt),
+        context=text_or(payload.get("context")) or node.context,
+        result=None,
+        error=None,
+        ended_at="",
+    )
+
+
+def _attempt(payload: Payload, default: int) -> int:
+    value = payload.get("attempt")
+    return value if type(value) is int else default
+
+
+def _dict_or_none(value: Any) -> dict[str, Any] | None:
+    return value if type(value) is dict else None

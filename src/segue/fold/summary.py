@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from segue.events.envelope import Envelope
+from segue.fold.diagnostics import Malformed, Payload, text_or
+from segue.fold.rows import user_content
 from segue.fold.turns import Turns
 
 TITLE_LENGTH = 80
@@ -17,7 +17,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     session_id: str
     title: str
-    """What a person called it, else the first user words, on one line of at most 80 characters."""
+    """What a person called it, else the first user words, at most 80 characters of them; on one line."""
     status: str
     """Of the last turn (`segue.fold.turns.Turn.status`); `idle` before the first."""
     turns: int
@@ -56,17 +56,17 @@ class Summary:
         self.session_id = envelope.session_id
         self.events += 1
         handler = _HANDLERS.get(envelope.type)
-        if handler is not None:
-            handler(self, envelope, envelope.payload)
-        else:
+        if handler is None:
             self.active_at = envelope.created_at
+        elif type(envelope.payload) is dict:
+            handler(self, envelope, envelope.payload)
 
     def info(self) -> SessionInfo:
         """As it is now. A turn whose process died says running: only the store knows whether its holder lives."""
         last = self._turns.last
         return SessionInfo(
             session_id=self.session_id,
-            title=self._title or self._first_words,
+            title=one_line(self._title) or self._first_words,
             status=last.status if last is not None else "idle",
             turns=len(self._turns),
             events=self.events,
@@ -80,27 +80,24 @@ class Summary:
             tags=list(self.tags),
         )
 
-    def _created(self, envelope: Envelope, payload: dict[str, Any]) -> None:
+    def _created(self, envelope: Envelope, payload: Payload) -> None:
         self.created_at = self.active_at = envelope.created_at
-        self.agent_id, self.source = _text(payload, "agent_id"), _text(payload, "source")
-        self._title, self.cwd = _text(payload, "title"), _text(payload, "cwd")
+        self.agent_id, self.source = text_or(payload.get("agent_id")), text_or(payload.get("source"))
+        self._title, self.cwd = text_or(payload.get("title")), text_or(payload.get("cwd"))
         self._set_tags(payload)
 
-    def _updated(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        self._title = _text(payload, "title") or self._title
+    def _updated(self, envelope: Envelope, payload: Payload) -> None:
+        self._title = text_or(payload.get("title")) or self._title
         self.archived = _flag(payload, "archived", self.archived)
         self.pinned = _flag(payload, "pinned", self.pinned)
         self._set_tags(payload)
 
-    def _started(self, envelope: Envelope, payload: dict[str, Any]) -> None:
+    def _started(self, envelope: Envelope, payload: Payload) -> None:
         self.active_at = envelope.created_at
-        reason = payload.get("reason")
-        asked = reason.get("input") if isinstance(reason, dict) else None
-        if not self._first_words and asked is not None:
-            words = asked if isinstance(asked, str) else str(asked)
-            self._first_words = " ".join(words[:1000].split())[:TITLE_LENGTH]
+        if not self._first_words and type(payload.get("reason")) is dict:
+            self._first_words = one_line(_said(payload["reason"]))[:TITLE_LENGTH].strip()
 
-    def _set_tags(self, payload: dict[str, Any]) -> None:
+    def _set_tags(self, payload: Payload) -> None:
         tags = payload.get("tags")
         if isinstance(tags, list):
             self.tags = [tag for tag in tags if isinstance(tag, str)]
@@ -113,11 +110,19 @@ _HANDLERS = {
 }
 
 
-def _text(payload: dict[str, Any], key: str) -> str:
-    value = payload.get(key)
-    return value if isinstance(value, str) else ""
+def one_line(text: str) -> str:
+    return " ".join(text[:1000].split())
 
 
-def _flag(payload: dict[str, Any], key: str, default: bool) -> bool:
+def _said(reason: Payload) -> str:
+    """The words of the user, of content parts the texts."""
+    try:
+        content = user_content(reason) or ""
+    except Malformed:
+        return ""
+    return content if isinstance(content, str) else " ".join(text_or(part.get("text")) for part in content)
+
+
+def _flag(payload: Payload, key: str, default: bool) -> bool:
     value = payload.get(key)
     return value if isinstance(value, bool) else default

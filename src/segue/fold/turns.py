@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 
 from segue.events.envelope import Envelope
+from segue.fold.diagnostics import Payload, text_or
+
+SETTLED = frozenset({"completed", "failed", "cancelled"})
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +41,7 @@ class Turns:
 
     def apply(self, envelope: Envelope) -> None:
         handler = _HANDLERS.get(envelope.type)
-        if handler is not None:
+        if handler is not None and type(envelope.payload) is dict:
             handler(self, envelope, envelope.payload)
 
     @property
@@ -56,14 +59,14 @@ class Turns:
     def get(self, turn_id: str) -> Turn | None:
         return self._turns.get(turn_id)
 
-    def _started(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        turn_id = _text(payload, "turn_id") or _text(payload, "invocation_id") or envelope.id
+    def _started(self, envelope: Envelope, payload: Payload) -> None:
+        turn_id = text_or(payload.get("turn_id")) or text_or(payload.get("invocation_id")) or envelope.id
         reason, attempt = payload.get("reason"), payload.get("attempt", 1)
         first = Turn(
             turn_id=turn_id,
             reason=reason if isinstance(reason, dict) else {},
-            source=_text(payload, "source"),
-            agent_id=_text(payload, "agent_id"),
+            source=text_or(payload.get("source")),
+            agent_id=text_or(payload.get("agent_id")),
             started_seq=envelope.seq,
             started_at=envelope.created_at,
         )
@@ -74,43 +77,53 @@ class Turns:
             attempt=attempt if type(attempt) is int else 1,
             failed=False,
             waits=[],
+            ended_seq=0,
+            ended_at="",
         )
 
-    def _error(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        self._change(failed=True)
+    def _error(self, envelope: Envelope, payload: Payload) -> None:
+        if self.last is not None:
+            self._put(self.last, failed=True)
 
-    def _settled(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        turn = self.last
-        self._end(envelope, "failed" if turn is not None and turn.failed else "completed")
+    def _settled(self, envelope: Envelope, payload: Payload) -> None:
+        turn = self._meant(payload)
+        if turn is not None and turn.status == "running":
+            self._end(turn, envelope, "failed" if turn.failed else "completed")
 
-    def _died(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        self._end(envelope, "interrupted" if payload.get("code") == "interrupted" else "failed")
+    def _died(self, envelope: Envelope, payload: Payload) -> None:
+        """Only what ran can die: a suspended turn goes on waiting."""
+        turn = self._meant(payload)
+        if turn is not None and turn.status == "running":
+            self._end(turn, envelope, "interrupted" if payload.get("code") == "interrupted" else "failed")
 
-    def _suspended(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        waits = payload.get("waits")
-        self._end(envelope, "suspended")
-        self._change(
-            waits=[wait for wait in waits if isinstance(wait, str)] if isinstance(waits, list) else []
-        )
+    def _suspended(self, envelope: Envelope, payload: Payload) -> None:
+        turn, waits = self._meant(payload), payload.get("waits")
+        if turn is not None and turn.status == "running":
+            named = [wait for wait in waits if type(wait) is str] if type(waits) is list else []
+            self._put(self._end(turn, envelope, "suspended"), waits=named)
 
-    def _cancelled(self, envelope: Envelope, payload: dict[str, Any]) -> None:
-        self._end(envelope, "cancelled")
+    def _cancelled(self, envelope: Envelope, payload: Payload) -> None:
+        """Also one that waits, or whose process died."""
+        turn = self._meant(payload)
+        if turn is not None and turn.status not in SETTLED:
+            self._put(self._end(turn, envelope, "cancelled"), waits=[])
 
-    def _approval_required(self, envelope: Envelope, payload: dict[str, Any]) -> None:
+    def _approval_required(self, envelope: Envelope, payload: Payload) -> None:
         """In journals of the runner contract this row alone ends an invocation."""
-        turn = self.last
-        if turn is not None and turn.status == "running":
-            self._change(waits=[*turn.waits, _text(payload, "tool_call_id")])
+        turn, wait = self.last, text_or(payload.get("tool_call_id"))
+        if turn is not None and turn.status == "running" and wait:
+            self._put(turn, waits=[*turn.waits, wait])
 
-    def _end(self, envelope: Envelope, status: str) -> None:
-        turn = self.last
-        if turn is not None and turn.status == "running":
-            self._change(status=status, ended_seq=envelope.seq, ended_at=envelope.created_at)
+    def _meant(self, payload: Payload) -> Turn | None:
+        """The turn that the row names, or the last one when it names none that is known."""
+        return self._turns.get(text_or(payload.get("turn_id"))) or self.last
 
-    def _change(self, **fields: Any) -> None:
-        turn = self.last
-        if turn is not None:
-            self._turns[turn.turn_id] = msgspec.structs.replace(turn, **fields)
+    def _end(self, turn: Turn, envelope: Envelope, status: str) -> Turn:
+        return self._put(turn, status=status, ended_seq=envelope.seq, ended_at=envelope.created_at)
+
+    def _put(self, turn: Turn, **fields: Any) -> Turn:
+        changed = self._turns[turn.turn_id] = msgspec.structs.replace(turn, **fields)
+        return changed
 
 
 _HANDLERS = {
@@ -122,8 +135,3 @@ _HANDLERS = {
     "TURN_CANCELLED": Turns._cancelled,
     "TOOL_APPROVAL_REQUIRED": Turns._approval_required,
 }
-
-
-def _text(payload: dict[str, Any], key: str) -> str:
-    value = payload.get(key)
-    return value if isinstance(value, str) else ""

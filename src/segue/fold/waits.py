@@ -1,0 +1,186 @@
+"""What the session waits for: approvals, questions, and started calls whose outcome nobody knows. At every depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from segue.events.envelope import Envelope
+from segue.fold.conversation import Conversation
+from segue.fold.diagnostics import Payload, text_or
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str
+    """approval, question or unknown_outcome."""
+    id: str
+    """Tool call id or question id."""
+    name: str = ""
+    """The tool's name; the question's text."""
+    arguments: Any = None
+    """Of the tool. Shared with the envelope: never change it."""
+    options: list[str] = []
+    called_by: str = ""
+    """Node of the agentic call it is inside; empty for the conversation's own."""
+    seq: int = 0
+    """Of the row that opened it."""
+    turn_id: str = ""
+
+
+class Waits:
+    """Incremental: `apply` rows in order; `open` answers in O(open waits).
+
+    An approval is open until it is decided, its tool starts or has a result, or its conversation goes on without
+    it; a question until it is answered; both at most until their turn settles. A started tool without a result is
+    a wait from the SESSION_ERROR of its invocation on, until CALL_RESOLVED or its result.
+    """
+
+    def __init__(self) -> None:
+        self._turn_id = ""
+        self._approvals: dict[str, Wait] = {}
+        self._questions: dict[str, Wait] = {}
+        self._unknown: dict[str, Wait] = {}
+        self._started: dict[str, Wait] = {}
+        self._calls: dict[str, tuple[str, Any]] = {}
+        """Name and arguments of the tool calls without a result."""
+        self._conversations: dict[str | None, Conversation] = {None: Conversation()}
+        """By node: who may say that a conversation left its pending call behind."""
+
+    def apply(self, envelope: Envelope) -> None:
+        if envelope.type == "MESSAGE_DELTA" or type(envelope.payload) is not dict:
+            return
+        self._converse(envelope, envelope.payload)
+        handler = _HANDLERS.get(envelope.type)
+        if handler is not None:
+            handler(self, envelope, envelope.payload)
+
+    @property
+    def open(self) -> list[Wait]:
+        """In the order they were opened."""
+        approvals = [wait for wait in self._approvals.values() if self._is_pending(wait)]
+        found = [*approvals, *self._questions.values(), *self._unknown.values()]
+        return sorted(found, key=lambda wait: wait.seq)
+
+    def get(self, wait_id: str) -> Wait | None:
+        """The open wait of that tool call or question."""
+        return next((wait for wait in self.open if wait.id == wait_id), None)
+
+    # --- conversations ---
+
+    def _converse(self, envelope: Envelope, payload: Payload) -> None:
+        """Calls get a conversation with their first tool row, so that those without tools cost nothing."""
+        node = text_or(payload.get("called_by")) or None
+        conversation = self._conversations.get(node)
+        if conversation is None and envelope.type in ("TOOL_CALL", "TOOL_APPROVAL_REQUIRED"):
+            conversation = self._conversations[node] = Conversation(node)
+        if conversation is not None:
+            conversation.apply(envelope)
+
+    def _is_pending(self, wait: Wait) -> bool:
+        conversation = self._conversations.get(wait.called_by or None)
+        pending = conversation.pending_tool_calls if conversation is not None else []
+        return any(call["tool_call_id"] == wait.id for call in pending)
+
+    # --- rows ---
+
+    def _invocation_started(self, envelope: Envelope, payload: Payload) -> None:
+        self._turn_id = text_or(payload.get("turn_id"))
+
+    def _tool_call(self, envelope: Envelope, payload: Payload) -> None:
+        call_id = text_or(payload.get("tool_call_id"))
+        if call_id:
+            self._calls[call_id] = (text_or(payload.get("name")), payload.get("arguments"))
+
+    def _approval_required(self, envelope: Envelope, payload: Payload) -> None:
+        self._tool_call(envelope, payload)
+        wait = self._tool_wait("approval", envelope, payload)
+        if wait.id:
+            self._approvals[wait.id] = wait
+
+    def _tool_started(self, envelope: Envelope, payload: Payload) -> None:
+        wait = self._tool_wait("unknown_outcome", envelope, payload)
+        self._unknown.pop(wait.id, None)
+        self._approvals.pop(wait.id, None)
+        if wait.id:
+            self._started[wait.id] = wait
+
+    def _tool_result(self, envelope: Envelope, payload: Payload) -> None:
+        call_id = text_or(payload.get("tool_call_id"))
+        for known in (self._approvals, self._unknown, self._started, self._calls):
+            known.pop(call_id, None)
+
+    def _decided(self, envelope: Envelope, payload: Payload) -> None:
+        self._approvals.pop(text_or(payload.get("tool_call_id")), None)
+
+    def _question_asked(self, envelope: Envelope, payload: Payload) -> None:
+        question_id, options = text_or(payload.get("question_id")), payload.get("options")
+        if not question_id:
+            return
+        self._questions[question_id] = Wait(
+            kind="question",
+            id=question_id,
+            name=text_or(payload.get("question")),
+            options=[text_or(option) for option in options] if type(options) is list else [],
+            called_by=text_or(payload.get("called_by")),
+            seq=envelope.seq,
+            turn_id=self._turn_id,
+        )
+
+    def _question_answered(self, envelope: Envelope, payload: Payload) -> None:
+        self._questions.pop(text_or(payload.get("question_id")), None)
+
+    def _session_error(self, envelope: Envelope, payload: Payload) -> None:
+        self._unknown |= self._started
+        self._started = {}
+
+    def _call_resolved(self, envelope: Envelope, payload: Payload) -> None:
+        self._unknown.pop(text_or(payload.get("call_id")), None)
+
+    def _call_ended(self, envelope: Envelope, payload: Payload) -> None:
+        """Nothing inside a call that settled is asked any more."""
+        node = text_or(payload.get("node_id"))
+        if payload.get("status") in ("completed", "failed", "cancelled") and node:
+            self._close(lambda wait: wait.called_by == node)
+            self._conversations.pop(node, None)
+
+    def _turn_settled(self, envelope: Envelope, payload: Payload) -> None:
+        turn_id = text_or(payload.get("turn_id")) or self._turn_id
+        self._close(lambda wait: wait.turn_id == turn_id)
+
+    def _close(self, belongs: Any) -> None:
+        for waits in (self._approvals, self._questions):
+            for wait in [wait for wait in waits.values() if belongs(wait)]:
+                del waits[wait.id]
+
+    def _tool_wait(self, kind: str, envelope: Envelope, payload: Payload) -> Wait:
+        call_id = text_or(payload.get("tool_call_id"))
+        name, arguments = self._calls.get(call_id, ("", None))
+        called_by = text_or(payload.get("called_by"))
+        return Wait(
+            kind=kind,
+            id=call_id,
+            name=name,
+            arguments=arguments,
+            called_by=called_by,
+            seq=envelope.seq,
+            turn_id=self._turn_id,
+        )
+
+
+_HANDLERS = {
+    "INVOCATION_STARTED": Waits._invocation_started,
+    "TOOL_CALL": Waits._tool_call,
+    "TOOL_APPROVAL_REQUIRED": Waits._approval_required,
+    "TOOL_APPROVAL_GRANTED": Waits._decided,
+    "TOOL_APPROVAL_DENIED": Waits._decided,
+    "TOOL_STARTED": Waits._tool_started,
+    "TOOL_RESULT": Waits._tool_result,
+    "QUESTION_ASKED": Waits._question_asked,
+    "QUESTION_ANSWERED": Waits._question_answered,
+    "SESSION_ERROR": Waits._session_error,
+    "CALL_RESOLVED": Waits._call_resolved,
+    "CALL_ENDED": Waits._call_ended,
+    "NO_MORE_ACTIONS": Waits._turn_settled,
+    "TURN_CANCELLED": Waits._turn_settled,
+}
