@@ -10,8 +10,11 @@ RUN_HOME := .segue-run
 .PHONY: run test lint bench setup clean
 .DELETE_ON_ERROR:
 
+run: export SEGUE_HOME = $(RUN_HOME)
 run: $(MODEL)
-	@SEGUE_HOME=$(RUN_HOME) $(BIN)/python examples/tour.py
+	@$(BIN)/segue run examples/report.py:report "Report on the roof for the members" --model local </dev/null
+	@echo
+	@$(BIN)/segue sessions graph
 
 test: $(MODEL)
 	$(BIN)/python -m pytest

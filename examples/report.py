@@ -1,49 +1,55 @@
-"""A report from a file of notes: agentic functions inside agentic functions, one gate, three written sections.
+"""A report from a file of notes: agentic functions inside agentic functions, a gate with choices, written sections.
 
-segue run examples/report.py:report "Report on the roof for the members" --model local
+    segue run examples/report.py:report "Report on the roof for the members" --model local
+
+The local model is very small. It shows that everything is real; for a good report, name a better one.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from segue import agentic_function
 
 NOTES = Path(__file__).parent / "material" / "roof.txt"
-READERS = ["members", "committee", "press"]
+SHORT, LONG = 2, 3
+"""How many parts of the notes are reported."""
+TOPICS = ["water", "tiles", "money"]
 STEADY = {"temperature": 0.0, "seed": 7}
 """The same words every time, as far as the model can do that."""
 
 
-@agentic_function
-def report(request: str, runtime=None) -> str:
-    """You write short, plain reports from notes. You only say what the notes say."""
-    reader = runtime.exec("Who is going to read this report?", choices=READERS, max_tokens=8, **STEADY)
-    sections = [write_section(title, text) for title, text in read_sections(NOTES)]
-    closing = runtime.exec(f"Thank the {reader} in one short sentence.", max_tokens=30, **STEADY)
-    return "\n\n".join([f"For the {reader}", *sections, closing.strip()])
+@agentic_function(render_range={"callers": 1, "subcalls": 0})
+def report(request: str, runtime: Any = None) -> str:
+    """You write short, plain reports."""
+    length = runtime.exec("How long should the report be?", choices=["short", "long"], **STEADY)
+    titles = list(parts_of(NOTES))[: LONG if length == "long" else SHORT]
+    return "\n\n".join(write_section(title) for title in titles)
 
 
 @agentic_function(render_range={"callers": 0})
-def write_section(title: str, notes: str, runtime=None) -> str:
-    """Write one section of a report from these notes, in two plain sentences. Keep all numbers as they are."""
-    text = runtime.exec("Write the section now.", max_tokens=80, **STEADY)
-    return f"{title}: {name_section(whole_sentences(text))}\n{whole_sentences(text)}"
+def write_section(title: str, runtime: Any = None) -> str:
+    """You summarize notes in plain words. Keep names and numbers as they are."""
+    notes = parts_of(NOTES)[title]
+    reply = runtime.exec(f"Summarize these notes in two sentences:\n\n{notes}", max_tokens=75, **STEADY)
+    text = whole_sentences(reply)
+    return f"{title} (about {topic_of(text)})\n{text}"
 
 
 @agentic_function(render_range={"callers": 0})
-def name_section(text: str, runtime=None) -> str:
-    """Name what this text is about, in at most five words."""
-    return runtime.exec("The name:", max_tokens=12, **STEADY).strip().strip('".')
+def topic_of(text: str, runtime: Any = None) -> str:
+    """You sort texts by their topic."""
+    return str(runtime.exec("What is the text about?", choices=TOPICS, **STEADY))
 
 
-def read_sections(path: Path) -> list[tuple[str, str]]:
-    """Title and text of each part of the notes that begins with `# title`; the first three."""
-    parts = path.read_text(encoding="utf-8").split("\n# ")[1:4]
-    return [(title, " ".join(text.split())) for title, _, text in (part.partition("\n") for part in parts)]
+def parts_of(path: Path) -> dict[str, str]:
+    """Title -> text of each part of the notes that begins with `# title`, in order."""
+    parts = (part.partition("\n") for part in path.read_text(encoding="utf-8").split("\n# ")[1:])
+    return {title: " ".join(text.split()) for title, _, text in parts}
 
 
 def whole_sentences(text: str) -> str:
-    """The text up to its last full stop: a small model is often cut off by its limit."""
-    end = text.strip().rfind(". ") if not text.strip().endswith(".") else len(text.strip())
-    return text.strip()[: end + 1] if end > 0 else text.strip()
+    """The text up to its last full stop: the limit of tokens cuts the last sentence off."""
+    head, stop, _ = text.strip().rpartition(".")
+    return head + stop if stop else text.strip()

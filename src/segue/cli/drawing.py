@@ -13,8 +13,8 @@ from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.fold.graph import CallGraph, Node
 
-VALUE_LENGTH = 60
-"""Characters shown of an argument or a result."""
+VALUE_LENGTH = 40
+"""Characters shown of an argument, a name or a result."""
 STYLES = {
     "completed": "green",
     "failed": "red",
@@ -36,12 +36,16 @@ def tree(graph: CallGraph, session_id: str) -> Tree:
 
 
 def line(node: Node) -> Text:
-    """`function report(title=...)  completed 1.2 s  -> result`"""
-    shown = Text.assemble((node.kind, "dim"), " ", (shortened(_title(node), VALUE_LENGTH), "bold"))
-    shown.append(f"({_arguments(node.arguments)})")
+    """`function report(title=...)  completed 1.2 s  -> result`, cut off where the terminal ends."""
+    shown = Text(no_wrap=True, overflow="ellipsis").append_text(_call(node))
     shown.append(f"  {node.status}", style=STYLES.get(node.status, ""))
     shown.append(_duration(node))
     return shown.append(_ending(node))
+
+
+def _call(node: Node) -> Text:
+    shown = Text.assemble((node.kind, "dim"), " ", (shortened(_title(node), VALUE_LENGTH), "bold"))
+    return shown.append(f"({shortened(_arguments(node.arguments), VALUE_LENGTH)})")
 
 
 def _title(node: Node) -> str:
