@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,10 @@ class Engine:
         self._closing = threading.Event()
         self._lock = threading.Lock()
 
+    @property
+    def started(self) -> bool:
+        return self._thread is not None
+
     def submit(self, job: Job) -> None:
         with self._lock:
             if self._thread is None:
@@ -70,7 +75,7 @@ class Engine:
         self._jobs.put(job)
 
     def close(self) -> None:
-        """Stop the running job, drop the waiting ones, free the weights."""
+        """At exit: stop the running job, drop the waiting ones, free the weights. Nobody is told any more."""
         self._closing.set()
         self._jobs.put(None)
         if self._thread is not None:
@@ -80,7 +85,10 @@ class Engine:
         while (job := self._jobs.get()) is not None:
             if not self._stopped(job):
                 self._complete(job)
-            job.event(None)
+            if not self._closing.is_set():
+                job.event(None)
+        if _in_fork:
+            _never_free(self.server)
         self.server = None
 
     def _stopped(self, job: Job) -> bool:
@@ -104,6 +112,8 @@ class Engine:
 
 _lock = threading.Lock()
 _engines: dict[tuple[int, Path], Engine] = {}
+_in_fork = False
+"""This process was forked from one that had an engine: threads that llama.cpp would wait for are not here."""
 
 
 def engine_of(path: Path) -> Engine:
@@ -153,13 +163,28 @@ def _close_all() -> None:
 
 
 def _after_fork() -> None:
-    """The parent's engines have no threads here: never use them, never free them either, which would wait for
+    """The parent's engines have no threads here: never used, and never freed either, for that waits for
     those."""
-    global _lock
+    global _lock, _in_fork
     _lock = threading.Lock()
     for engine in _engines.values():
-        if engine.server is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine.server))
+        _never_free(engine.server)
+    if any(engine.started for engine in _engines.values()) and not _in_fork:
+        _in_fork = True
+        _skip_destructors()
+
+
+def _never_free(server: Any) -> None:
+    if server is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))
+
+
+def _skip_destructors() -> None:
+    """A static object of xllamacpp joins, at exit, a thread that this child does not have: it would hang for
+    ever. `on_exit` calls `_exit` with the status before that; Python has finalized and flushed by then."""
+    libc = ctypes.CDLL(None)
+    with suppress(AttributeError):  # glibc has it
+        libc.on_exit(libc._exit, None)
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -178,6 +178,7 @@ async def main(tokens):
     async for chunk in LocalModel(Path(sys.argv[1])).stream(request):
         os.write(1, b".")
 """
+FORK = "asyncio.run(main(5))\nif os.fork(): sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
 ENDINGS = {
     "at the end": ("asyncio.run(main(5))", 0),
     "by an error": ("asyncio.run(main(5)); sys.exit(3)", 3),
@@ -187,10 +188,8 @@ ENDINGS = {
         "import time\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)",
         0,
     ),
-    "after a fork": (
-        "asyncio.run(main(5))\nif os.fork(): sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))",
-        0,
-    ),
+    "after a fork": (FORK + "sys.exit(7)", 7),
+    "after a fork that generates too": (FORK + "asyncio.run(main(5))", 0),
 }
 
 
