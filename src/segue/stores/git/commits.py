@@ -60,7 +60,7 @@ def commit_session(session: GitSession, messages: list[str]) -> None:
 
 def _commit(session: GitSession, messages: list[str]) -> None:
     paths = session.paths
-    objects = Objects(paths.git / "objects")
+    objects = Objects(paths.git / "objects", session.recent_objects)
     head = _head(objects, paths)
     until = session.position()
     if head.seq > until.seq:
@@ -75,6 +75,7 @@ def _commit(session: GitSession, messages: list[str]) -> None:
         text = _message(messages, until.seq, blob_offset)
         commit = objects.write(ObjectType.COMMIT, format_commit(tree, head.commit, text, int(time.time())))
         repository.write_branch(paths.git, commit)
+        session.recent_objects = objects.written
 
 
 def fan_out(number: int) -> str:

@@ -29,6 +29,8 @@ class GitSession:
         self.segment_bytes = segment_bytes
         self.published = threading.Condition()
         self.reports: list[str] = []
+        self.recent_objects: dict[str, bytes] = {}
+        """Trees and commit of the last commit made here: the committer's."""
         self._tail: Tail | None = None
         self._busy = threading.Lock()
         """Held while the tail is used: by an append, a first look, or closing."""
