@@ -26,8 +26,9 @@ DEEPEST = 64
 class Call:
     """`with` or `async with`: makes the call ambient, sets `result` from inside, and writes how it ended.
 
-    The row of the start is not waited for: a function's own code has no effect on the world that is not a tool's or
-    a model's, and those wait. The row of the end is durable before the result is handed on.
+    A root call is durable before its code runs: it holds a person's words. The start of one further in is not waited
+    for: it has no effect that is not a tool's or a model's, and those wait. The end is durable before the result is
+    handed on.
     """
 
     def __init__(
@@ -62,11 +63,10 @@ class Call:
         return self._runtime or current_runtime() or Runtime(None)
 
     def __enter__(self) -> Call:
-        self._turn.check()
-        self._start()
-        self._turn.push(self._frame)
-        self._entered.__enter__()
-        return self
+        starting = self._start()
+        if starting is not None:
+            starting.result()
+        return self._enter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -79,7 +79,10 @@ class Call:
             self._leave()
 
     async def __aenter__(self) -> Call:
-        return self.__enter__()
+        starting = self._start()
+        if starting is not None:
+            await self._turn.submitted(starting)
+        return self._enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -91,7 +94,14 @@ class Call:
         finally:
             self._leave()
 
-    def _start(self) -> None:
+    def _enter(self) -> Call:
+        self._turn.push(self._frame)
+        self._entered.__enter__()
+        return self
+
+    def _start(self) -> Future[list[int]] | None:
+        """Record the start. The future is a root call's, to wait for."""
+        self._turn.check()
         frame = self._frame
         caller = frame.caller.node_id if frame.caller else ""
         started = CallStarted(
@@ -105,7 +115,10 @@ class Call:
             doc=frame.doc,
             expose=self._options.expose,
         )
-        self._turn.begin(started, reason=None if caller else direct_call(asked(frame.arguments)))
+        if not caller:
+            return self._turn.submit_exchange(direct_call(asked(frame.arguments)), started)
+        self._turn.begin(started)
+        return None
 
     def _end(self, error: BaseException | None) -> Future[list[int]] | None:
         """Queue the rows of the end. None where the turn's end will write them."""

@@ -37,7 +37,7 @@ class bare_exchange:
 
     async def __aenter__(self) -> bare_exchange:
         if self._bare:
-            self._turn.begin(reason=direct_call(self._asked))
+            await self._turn.submitted(self._turn.submit_exchange(direct_call(self._asked)))
         return self
 
     async def __aexit__(

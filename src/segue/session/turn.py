@@ -98,21 +98,21 @@ class Turn:
             first = [] if self._lease is not None else [self._open({"kind": "direct_call"})]
             return self.journal.submit(*first, *events, lease=self._lease)
 
-    def begin(self, *events: Event, reason: dict[str, Any] | None = None) -> None:
-        """Record the start of a call without effects of its own: written within 50 ms, or before the next row.
+    def submit_exchange(self, reason: dict[str, Any], *events: Event) -> Future[list[int]]:
+        """Queue the start of an exchange: an INVOCATION_STARTED of this turn, with its reason, and what follows it."""
+        with self._lock:
+            started = self._open(reason)
+            return self.journal.submit(started, *events, lease=self._lease)
 
-        With `reason` it begins an exchange: an INVOCATION_STARTED of this turn goes before it. Raises `SessionBusy`
-        now; a failed write is raised at the next row, so before anything happens that has an effect.
+    def begin(self, event: Event) -> None:
+        """Record the start of a call that has no effects of its own: written within 50 ms, or before the next row.
+
+        A failed write is raised at the next row, so before anything happens that has an effect.
         """
         with self._lock:
-            started = (
-                []
-                if self._lease is not None and reason is None
-                else [self._open(reason or {"kind": "direct_call"})]
-            )
-            assert self._lease is not None, "opening takes the lease"
-            for event in (*started, *events):
-                self.journal.buffer(event, lease=self._lease)
+            self._require_open()
+            assert self._lease is not None, "a call inside another begins after that one"
+            self.journal.buffer(event, lease=self._lease)
 
     def stream(self, message_id: str, kind: Any, text: str, called_by: str) -> None:
         """Buffer streamed text; it is written within 50 ms, or before the next row of the session."""
