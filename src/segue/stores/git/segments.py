@@ -9,6 +9,8 @@ only the wanted lines are read, from behind, so their cost does not grow with th
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import os
 import zlib
 from collections.abc import Iterator
@@ -60,13 +62,14 @@ def segments_after(paths: SessionPaths, until: Position, after_seq: int) -> Iter
     if not firsts or firsts[0] != 1 or firsts[-1] != until.segment:
         missing = paths.segment(until.segment if firsts and firsts[0] == 1 else 1)
         raise CorruptJournal(f"{missing} is missing; {REPAIR}", path=str(missing), line=1)
-    sealed = read_sealed(paths)
-    for first, following in zip(firsts, [*firsts[1:], 0], strict=True):
-        path, last = paths.segment(first), following - 1 if following else until.seq
-        if last > after_seq:
-            length, crc = (until.length, until.crc) if not following else sealed.get(first, (None, None))
-            size = os.stat(path).st_size if length is None else length
-            yield Segment(path, first, last, size, crc)
+    wanted = firsts[bisect.bisect_right(firsts, after_seq + 1) - 1 :]
+    sealed = read_sealed(paths) if len(wanted) > 1 else {}
+    for first, following in itertools.pairwise(wanted):
+        path = paths.segment(first)
+        length, crc = sealed.get(first, (None, None))
+        size = os.stat(path).st_size if length is None else length
+        yield Segment(path, first, following - 1, size, crc)
+    yield Segment(paths.segment(until.segment), until.segment, until.seq, until.length, until.crc)
 
 
 def lines_after(segment: Segment, after_seq: int) -> list[bytes]:
