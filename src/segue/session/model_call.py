@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -28,13 +28,13 @@ LONGEST_PAUSE = 30.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    on_text: Callable[[str], None] | None
-    max_tokens: int | None
-    temperature: float | None
-    seed: int | None
-    stop: list[str]
-    retries: int
-    timeout: float | None
+    on_text: Callable[[str], None] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: Sequence[str] = ()
+    retries: int = 4
+    timeout: float | None = 600.0
 
 
 class ModelCall:
@@ -89,7 +89,7 @@ class ModelCall:
             max_tokens=options.max_tokens,
             temperature=options.temperature,
             seed=options.seed,
-            stop=options.stop,
+            stop=list(options.stop),
         )
 
     def _started(self, node_id: str, content: Any, digest: str) -> CallStarted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from segue.errors import InvalidReply, NoModel, UsageError
 from segue.models import selection
@@ -17,13 +17,26 @@ from segue.session.model_call import ModelCall, Options
 from segue.session.reply import Wanted, wanted_form
 from segue.settings import load_settings
 
-OnText = Callable[[str], None]
-
 NO_MODEL = (
     "no model is configured. For a small local one that needs no key: `pip install 'segue[local]'` and"
     " `segue models add local`. Or set SEGUE_MODEL, or OPENAI_API_KEY or ANTHROPIC_API_KEY with"
     " `pip install 'segue[openai]'` or `'segue[anthropic]'`. `segue models` shows what is there."
 )
+
+
+class ExecOptions(TypedDict, total=False):
+    """How a model is called. The defaults are those of `segue.session.model_call.Options`."""
+
+    on_text: Callable[[str], None] | None
+    """Called with each piece of text as it streams, from another thread."""
+    max_tokens: int | None
+    temperature: float | None
+    seed: int | None
+    stop: Sequence[str]
+    retries: int
+    """How often a failure that may pass is tried again, with growing pauses or the one the provider asks for."""
+    timeout: float | None
+    """Seconds for everything together, retries and asking again included."""
 
 
 class Runtime:
@@ -41,29 +54,20 @@ class Runtime:
         *,
         choices: Sequence[str] | None = None,
         schema: Any = None,
-        on_text: OnText | None = None,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        seed: int | None = None,
-        stop: Sequence[str] = (),
-        retries: int = 4,
         attempts: int = 3,
-        timeout: float | None = 600.0,
+        **options: Unpack[ExecOptions],
     ) -> Any:
         """Ask the model and return its reply: text, one of `choices`, or a value of `schema`.
 
         `content` is text or a list of content parts. The docstring and arguments of the enclosing agentic call, and
         what its `render_range` lets it see, go before it. `schema` is a type (anything msgspec describes, or a
         pydantic model) or a JSON schema as a dict. A reply that does not fit is asked for again, `attempts` times in
-        all. `on_text` is called with each piece of text as it streams, from another thread. Failures that may pass
-        are retried up to `retries` times with growing pauses, or the pause the provider asks for; `timeout`, in
-        seconds, bounds everything together.
+        all. `options` are those of `ExecOptions`.
 
         Raises `NoModel`, `InvalidReply`, `ModelTimeout` and the other `ModelError`s, `NoSession`, `TurnEnded`,
         `StorageError`. In a coroutine use `aexec`.
         """
-        options = _options(on_text, max_tokens, temperature, seed, stop, retries, timeout)
-        return background.run(self._ask(content, wanted_form(choices, schema), attempts, options))
+        return background.run(self._ask(content, wanted_form(choices, schema), attempts, Options(**options)))
 
     async def aexec(
         self,
@@ -71,18 +75,11 @@ class Runtime:
         *,
         choices: Sequence[str] | None = None,
         schema: Any = None,
-        on_text: OnText | None = None,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        seed: int | None = None,
-        stop: Sequence[str] = (),
-        retries: int = 4,
         attempts: int = 3,
-        timeout: float | None = 600.0,
+        **options: Unpack[ExecOptions],
     ) -> Any:
         """`exec` for coroutines. Cancelling it closes the provider's stream."""
-        options = _options(on_text, max_tokens, temperature, seed, stop, retries, timeout)
-        asked = self._ask(content, wanted_form(choices, schema), attempts, options)
+        asked = self._ask(content, wanted_form(choices, schema), attempts, Options(**options))
         return await asyncio.wrap_future(background.start(asked))
 
     async def _ask(self, content: Any, wanted: Wanted, attempts: int, options: Options) -> Any:
@@ -147,26 +144,6 @@ def create_runtime(model: str | Model | None = None) -> Runtime | None:
     settings = load_settings()
     choice = selection.choose(model, settings)
     return None if choice is None else Runtime(selection.load(choice.spec, settings))
-
-
-def _options(
-    on_text: OnText | None,
-    max_tokens: int | None,
-    temperature: float | None,
-    seed: int | None,
-    stop: Sequence[str],
-    retries: int,
-    timeout: float | None,
-) -> Options:
-    return Options(
-        on_text=on_text,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-        stop=list(stop),
-        retries=retries,
-        timeout=timeout,
-    )
 
 
 def _with(content: Any, ask: str) -> Any:
