@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -51,6 +53,17 @@ def test_what_the_function_and_its_children_print_goes_to_standard_error(segue: 
     assert done.stdout == "quiet\n"
     assert "printed by the function\n" in done.stderr
     assert "printed by a child\n" in done.stderr
+
+
+def test_an_answer_cannot_act_on_a_terminal_but_reaches_a_pipe_as_it_is(segue: Program) -> None:
+    ours, theirs = pty.openpty()
+    with segue.start("run", "desk:noisy", "a\x1b[2Jb", stdout=theirs) as running:
+        running.communicate(timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 1000)
+    os.close(ours)
+    assert shown == b"a\\x1b[2Jb\r\n"
+    assert segue("run", "desk:noisy", "a\x1b[2Jb").stdout == "a\x1b[2Jb\n"
 
 
 def test_a_value_that_is_no_text_is_printed_as_json(segue: Program) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from segue.cli import exits
+from segue.cli.terminal import visible
 from segue.errors import Cancelled, SegueError, Suspended
 from segue.settings import load_settings
 
@@ -26,7 +27,8 @@ _NOT_THE_USERS = (
 
 
 def say(text: str) -> None:
-    click.echo(text, err=True)
+    """Errors may quote a model: nothing in them acts on the terminal."""
+    click.echo(visible(text, lines=True), err=True)
 
 
 def say_error(error: BaseException, *, verbose: bool) -> None:

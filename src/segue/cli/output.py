@@ -11,6 +11,7 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
+from segue.cli.terminal import visible
 from segue.events.codec import encode_json, encode_row
 from segue.events.envelope import Envelope
 from segue.events.json_values import to_json
@@ -41,7 +42,10 @@ class Output(Protocol):
 
 
 class Text:
-    """A text as it is, with a line end; another value as JSON. Nothing unless the turn completed."""
+    """A text as it is, with a line end; another value as JSON. Nothing unless the turn completed.
+
+    On a terminal, what would act on it is made visible; a file or a pipe gets every byte.
+    """
 
     def begin(self, journal: Journal, after_seq: int) -> None:
         pass
@@ -49,7 +53,8 @@ class Text:
     def finish(self, outcome: Outcome) -> None:
         if outcome.status == "completed":
             text = outcome.result if isinstance(outcome.result, str) else _json(outcome.result)
-            write(text if text.endswith("\n") else f"{text}\n")
+            shown = visible(text, lines=True) if _answers.on_terminal else text
+            write(shown if shown.endswith("\n") else f"{shown}\n")
 
 
 class Json:
@@ -95,6 +100,10 @@ class _Answers:
 
     def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream
+
+    @property
+    def on_terminal(self) -> bool:
+        return self.stream is not None and self.stream.isatty()
 
     def write(self, text: str) -> None:
         try:

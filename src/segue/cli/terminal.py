@@ -15,6 +15,8 @@ PLAIN_WIDTH = 120
 """Columns when the output is no terminal."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Unicode categories that do not show, or act: controls, directions, surrogates, unassigned, separators."""
+_JOINERS = "\u200c\u200d"
+"""Part of emoji and of Persian and Indian words."""
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -42,7 +44,7 @@ def print_json(value: Any) -> None:
 
 
 def _hidden(char: str) -> bool:
-    return unicodedata.category(char) in _HIDDEN
+    return unicodedata.category(char) in _HIDDEN and char not in _JOINERS
 
 
 def _named(char: str) -> str:

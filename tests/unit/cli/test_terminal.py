@@ -12,6 +12,7 @@ from segue.cli.terminal import shortened, visible
     [
         ("plain words", "plain words"),
         ("Größe 😀 日本", "Größe 😀 日本"),
+        ("👩\u200d🚒 می\u200cخواهم", "👩\u200d🚒 می\u200cخواهم"),
         ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
         ("a\rb", "a\\rb"),
         ("a\x00b\x7f", "a\\x00b\\x7f"),
