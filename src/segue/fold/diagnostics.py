@@ -28,14 +28,6 @@ def text_field(payload: Payload, key: str) -> str:
     return value
 
 
-def name_field(payload: Payload, key: str) -> str:
-    """A text that is not empty. Raises Malformed."""
-    value = payload.get(key)
-    if type(value) is not str or not value:
-        raise Malformed(f"{key} is not a name")
-    return value
-
-
 def dict_field(payload: Payload, key: str) -> Payload:
     """An object. Raises Malformed."""
     value = payload.get(key)

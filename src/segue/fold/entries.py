@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from segue.events.json_text import whole_characters
@@ -38,21 +39,39 @@ class Entry:
         self.base = base
         """Role and content as far as known when it was appended."""
         self.texts: list[str] = []
-        self.reasonings: list[str] = []
-        self.chunks: list[Any] = []
+        self.reasonings: list[str] | None = None
+        self.chunks: list[Any] | None = None
         self.state: Any = None
-        self.calls: list[Call] = []
-        self.results: list[Call] = []
+        self.calls: Sequence[Call] = ()
+        self.results: Sequence[Call] = ()
         """Answered calls, in the order of their results."""
         self.index = 0
         """Position among the entries."""
         self.offset = 0
         """Position of the message in the rendered list, once it is rendered."""
 
+    # Lists are made when they are needed: most messages need none of them, and each would cost the collector.
+
+    def add_reasoning(self, text: str) -> None:
+        if self.reasonings is None:
+            self.reasonings = []
+        self.reasonings.append(text)
+
+    def add_chunk(self, chunk: Any) -> None:
+        if self.chunks is None:
+            self.chunks = []
+        self.chunks.append(chunk)
+
     @property
     def is_open(self) -> bool:
         """Some call has no result."""
         return len(self.results) < len(self.calls)
+
+    def add_call(self, call: Call) -> None:
+        self.calls = _with(self.calls, call)
+
+    def add_result(self, call: Call) -> None:
+        self.results = _with(self.results, call)
 
     def open_calls(self) -> list[Call]:
         return [call for call in self.calls if call.result is None]
@@ -90,14 +109,25 @@ class Entry:
     def copy(self, calls: dict[int, Call]) -> Entry:
         """A copy that can grow apart. `calls` gets the new call under each old call's `id()`."""
         new = Entry(self.base)
-        new.texts, new.reasonings, new.chunks = self.texts[:], self.reasonings[:], self.chunks[:]
+        new.texts, new.reasonings, new.chunks = self.texts[:], _copied(self.reasonings), _copied(self.chunks)
         new.state, new.index, new.offset = self.state, self.index, self.offset
         for call in self.calls:
             twin = calls[id(call)] = Call(new, call.wire)
             twin.result, twin.approval = call.result, call.approval
-            new.calls.append(twin)
+        new.calls = [calls[id(call)] for call in self.calls]
         new.results = [calls[id(call)] for call in self.results]
         return new
+
+
+def _with(calls: Sequence[Call], call: Call) -> Sequence[Call]:
+    if isinstance(calls, list):
+        calls.append(call)
+        return calls
+    return [call]
+
+
+def _copied(items: list[Any] | None) -> list[Any] | None:
+    return None if items is None else items[:]
 
 
 def tool_message(call_id: str, content: str) -> Message:
@@ -111,11 +141,11 @@ def wire_call(call_id: str, name: str, arguments: str) -> Message:
 def detached(message: Message) -> Message:
     """A copy of a rendered message that the caller may change."""
     copied = message.copy()
-    for key, value in message.items():
-        if key == "tool_calls":
-            copied[key] = [_detached_call(wire) for wire in value]
-        elif type(value) is list or type(value) is dict:
-            copied[key] = copy_json(value)
+    for key, value in copied.items():
+        if type(value) is not str:
+            copied[key] = (
+                [_detached_call(wire) for wire in value] if key == "tool_calls" else copy_json(value)
+            )
     return copied
 
 

@@ -120,7 +120,7 @@ class History:
     def attach(self, entry: Entry, wire: Message) -> Call:
         call = Call(entry, wire)
         self.touch(entry)
-        entry.calls.append(call)
+        entry.add_call(call)
         self.latest[call.id] = call
         return call
 
@@ -132,11 +132,11 @@ class History:
     def answer(self, call: Call, result: Message) -> None:
         call.result, call.approval = result, None
         self.touch(call.entry)
-        call.entry.results.append(call)
+        call.entry.add_result(call)
 
     def pending(self) -> list[Call]:
         """Calls whose approval waits, in call order: only those still open at the end."""
-        last = self.entries[-1].calls if self.entries else []
+        last = self.entries[-1].calls if self.entries else ()
         return [call for call in last if call.approval is not None]
 
     # --- reading ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from segue.fold.diagnostics import Malformed, Payload, dict_field, name_field, text_field
+from segue.fold.diagnostics import Malformed, Payload, dict_field, text_field
 from segue.fold.entries import tool_message, wire_call
 from segue.fold.history import History
 from segue.fold.snapshot import compact
@@ -73,9 +73,9 @@ def message_delta(history: History, payload: Payload) -> None:
     if kind == "text":
         entry.texts.append(text)
     elif kind == "reasoning":
-        entry.reasonings.append(text)
+        entry.add_reasoning(text)
     else:
-        entry.chunks.append(copy_json(delta))
+        entry.add_chunk(copy_json(delta))
 
 
 def message_end(history: History, payload: Payload) -> None:
@@ -94,7 +94,9 @@ def tool_call(history: History, payload: Payload) -> None:
 
 
 def _wire(payload: Payload) -> Payload:
-    call_id, name = name_field(payload, "tool_call_id"), name_field(payload, "name")
+    call_id, name = payload.get("tool_call_id"), payload.get("name")
+    if type(call_id) is not str or type(name) is not str or not (call_id and name):
+        raise Malformed("tool_call_id or name is not a name")
     if "arguments" not in payload:
         raise Malformed("arguments are missing")
     arguments = payload["arguments"]
