@@ -1,13 +1,11 @@
-"""The session context, an agentic call, a turn with its model calls, opening cold, and starting up."""
+"""The session context, an agentic call, and opening a session cold."""
 
 from __future__ import annotations
 
 import contextvars
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +24,7 @@ VARIABLES = [contextvars.ContextVar[object](name, default=None) for name in "abc
 
 def run(quick: bool) -> list[Row]:
     rounds = 5 if quick else 15
-    return [*_in_process(rounds, quick), *_starting(rounds)]
+    return list(_in_process(rounds, quick))
 
 
 def _in_process(rounds: int, quick: bool) -> Iterator[Row]:
@@ -153,25 +151,3 @@ def _cold_open(db: SessionDB, rounds: int, turns: int) -> Row:
     mine, baseline = medians(ours, decode, min(rounds, 7))
     detail = f"{turns:,} turns, {len(lines):,} rows, no fold cache: {mine * 1e3:.0f} ms over {baseline * 1e3:.0f} ms"
     return Row("cold open to messages", mine / baseline, 1.5, detail)
-
-
-def _starting(rounds: int) -> Iterator[Row]:
-    bare = _process("-c", "pass")
-    for name, budget, arguments in (
-        ("import segue", 4.0, ("-c", "import segue")),
-        ("segue --help", 8.0, ("-m", "segue", "--help")),
-    ):
-        mine, baseline = medians(_process(*arguments), bare, rounds)
-        yield Row(
-            name,
-            mine / baseline,
-            budget,
-            f"{mine * 1e3:.0f} ms over {baseline * 1e3:.0f} ms for a bare python",
-        )
-
-
-def _process(*arguments: str) -> Callable[[], None]:
-    def start() -> None:
-        subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
-
-    return start
