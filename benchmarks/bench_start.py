@@ -23,7 +23,9 @@ def run(quick: bool) -> list[Row]:
 
 def _row(name: str, command: list[str], budget: float, rounds: int) -> Row:
     ours, bare = medians(lambda: _start(command), lambda: _start(BARE), rounds)
-    return Row(name, ours / bare, budget, f"{ours * 1e3:.0f} ms beside {bare * 1e3:.0f} ms for a bare python -c pass")
+    return Row(
+        name, ours / bare, budget, f"{ours * 1e3:.0f} ms beside {bare * 1e3:.0f} ms for a bare python -c pass"
+    )
 
 
 def _start(command: list[str]) -> None:

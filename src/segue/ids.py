@@ -1,4 +1,4 @@
-"""Where identifiers and times come from: the one impure corner of the record. Whoever writes takes them as parameters."""
+"""Where identifiers and times come from: the one impure corner of the record. Whoever writes is given them."""
 
 from __future__ import annotations
 
