@@ -48,7 +48,7 @@ def _measure(name: str, events: list[Event], quick: bool) -> Row:
     def baseline() -> Any:
         return [json.loads(line) for line in lines]
 
-    ratio = paired(ours, baseline, 5 if quick else 9)
+    ratio = paired(ours, baseline, 5 if quick else 21)
     return Row(f"fold: {name}", ratio, BUDGET, f"{len(lines):,} rows to messages, beside json.loads of them")
 
 

@@ -111,7 +111,28 @@ def envelopes(pairs: list[tuple[str, Any]]) -> list[Envelope]:
     ]
 
 
-any_journal = st.lists(rows, max_size=40).map(envelopes)
+def said(text: str) -> tuple[str, Any]:
+    return ("INVOCATION_STARTED", {"turn_id": "t", "reason": {"kind": "user_message", "input": text}})
+
+
+START, END = ("MESSAGE_START", {"message_id": "m"}), ("MESSAGE_END", {"message_id": "m"})
+CHUNK = ("MESSAGE_DELTA", {"message_id": "m", "delta": {"type": "image"}})
+CALL = ("TOOL_CALL", {"tool_call_id": "a", "name": "f", "arguments": {}})
+APPROVAL = ("TOOL_APPROVAL_REQUIRED", {"tool_call_id": "a", "name": "f", "arguments": {}})
+passages = st.sampled_from(
+    [
+        [said("hi"), START, ("SESSION_ERROR", {"message": "gone"})],
+        [said("go on"), START, END],
+        [said("look"), START, CHUNK, CHUNK],
+        [said("do"), START, CALL, END],
+        [said("pay"), CALL, APPROVAL],
+        [CALL, ("TOOL_RESULT", {"tool_call_id": "a", "result": "r"})],
+    ]
+)
+"""What a wild mixture of rows seldom has in this order."""
+
+fragments = st.lists(passages | st.lists(rows, max_size=6), max_size=8)
+any_journal = fragments.map(lambda parts: envelopes([row for part in parts for row in part]))
 journals = any_journal.map(lambda journal: [row for row in journal if row.type != "HEAD_MOVED"])
 
 
