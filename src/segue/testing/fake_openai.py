@@ -59,6 +59,8 @@ class FakeOpenAI:
         self.script = replies if isinstance(replies, Script) else Script(replies)
         self.requests: list[Received] = []
         """Every completion that was asked for, in order of arrival."""
+        self.arrived = threading.Event()
+        """Set at the first of them."""
         self.disconnected = threading.Event()
         """Set when a client has closed its connection before the reply was over."""
         self.closing = threading.Event()
@@ -130,6 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.fake.requests.append(Received(self.path, headers, body))
+        self.server.fake.arrived.set()
         try:
             reply = self.server.fake.script.take(_request(body))
         except ModelError as error:

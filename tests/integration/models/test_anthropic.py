@@ -207,7 +207,7 @@ async def test_the_request_carries_what_was_asked_and_the_key() -> None:
     tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": parameters}}
     with serving(Answer(events=reply(text("ok")))) as server:
         await ask(server, request(tools=[tool], max_tokens=5, temperature=0.5, stop=["END"]))
-    assert server.headers[0]["x-api-key"] == "secret"
+    assert server.headers[0]["authorization"] == "Bearer secret"
     assert server.bodies[0] == {
         "model": "claude-test",
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
