@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import socket
+import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -302,6 +303,7 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="a JSON file of replies, as for --model scripted:FILE")
     parser.add_argument("--port", type=int, default=0, help="default: a free one")
     given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell's background job ignores it
     with FakeOpenAI(read_script(given.file), port=given.port) as server:
         print(server.base_url, flush=True)
         with suppress(KeyboardInterrupt):
