@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import signal
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
