@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_settings() -> Settings:
     """Read environment and configuration file now. Raises `UsageError` when the file is not valid TOML."""
-    home = Path(os.environ.get("SEGUE_HOME") or Path.home() / ".segue").absolute()
+    home = Path(os.environ.get("SEGUE_HOME") or _user_home() / ".segue").absolute()
     config = _read_config(home / "config.toml")
     from_environment = os.environ.get("SEGUE_MODEL", "")
     model = from_environment or str(config.get("model", ""))
@@ -57,10 +58,19 @@ def environment(name: str) -> str:
     return os.environ.get(name, "")
 
 
+def _user_home() -> Path:
+    """HOME; where it is not set, or empty, the home of the user's account."""
+    return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir)
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}. SEGUE_HOME names the folder to use."
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}. Fix or remove it.") from error

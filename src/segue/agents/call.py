@@ -17,7 +17,7 @@ from segue.session.ambient import current_call_id, current_runtime
 from segue.session.context import enter_call
 from segue.session.exchange import direct_call, reply_rows
 from segue.session.runtime import Runtime
-from segue.session.turn import Frame, Turn, error_code, status_of
+from segue.session.turn import Frame, Turn, error_code, error_text, status_of
 
 DEEPEST = 64
 """Calls nested deeper than this are a runaway recursion."""
@@ -128,7 +128,7 @@ class Call:
             return None
         if error is None:
             return self._turn.submit(*self._completed())
-        problem = {"type": type(error).__name__, "message": str(error), "code": error_code(error)}
+        problem = {"type": type(error).__name__, "message": error_text(error), "code": error_code(error)}
         ended = CallEnded(node_id=self._frame.node_id, status=status, error=problem)  # type: ignore[arg-type]
         return self._turn.submit(ended)
 

@@ -6,7 +6,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from types import MethodType
 from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -48,7 +47,7 @@ class AgenticFunction(Generic[P, R]):
         self._owner = owner
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(_BoundMethod(self), instance)
+        return self if instance is None else BoundMethod(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._call(args, kwargs, bound_method=False)  # type: ignore[no-any-return]
@@ -66,17 +65,8 @@ class AgenticFunction(Generic[P, R]):
         `session_id` continues that session (or creates it under that id); None makes a new one.
         """
         opened = session_context(session_id, runtime=runtime, source=source)
-        return self._run_async(opened, args, kwargs) if self.is_async else self._run(opened, args, kwargs)
-
-    def _run(self, opened: session_context, args: Any, kwargs: Any) -> Run:
-        with opened as session:
-            value = self(*args, **kwargs)
-        return Run(value, session.session_id, session.turn_id)
-
-    async def _run_async(self, opened: session_context, args: Any, kwargs: Any) -> Run:
-        async with opened as session:
-            value = await self(*args, **kwargs)  # type: ignore[misc]
-        return Run(value, session.session_id, session.turn_id)
+        run = _run_async if self.is_async else _run
+        return run(opened, lambda: self(*args, **kwargs))
 
     def _call(self, args: Any, kwargs: Any, *, bound_method: bool) -> Any:
         bound = self.signature.bind(args, kwargs)
@@ -101,15 +91,40 @@ class AgenticFunction(Generic[P, R]):
         return call
 
 
-class _BoundMethod:
-    """What a method call goes through: the instance is an argument, but not one of the author's."""
+class BoundMethod:
+    """An agentic method of an instance: the instance is an argument, but not one of the author's."""
 
-    def __init__(self, function: AgenticFunction[Any, Any]) -> None:
-        self._function = function
+    def __init__(self, function: AgenticFunction[Any, Any], instance: Any) -> None:
         functools.update_wrapper(self, function)
+        self._function, self._instance = function, instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function._call(args, kwargs, bound_method=True)
+        return self._function._call((self._instance, *args), kwargs, bound_method=True)
+
+    def run(
+        self,
+        *args: Any,
+        session_id: str | None = None,
+        runtime: Runtime | None = None,
+        source: str = "code",
+        **kwargs: Any,
+    ) -> Any:
+        """Like `AgenticFunction.run`."""
+        opened = session_context(session_id, runtime=runtime, source=source)
+        run = _run_async if self._function.is_async else _run
+        return run(opened, lambda: self(*args, **kwargs))
+
+
+def _run(opened: session_context, call: Callable[[], Any]) -> Run:
+    with opened as session:
+        value = call()
+    return Run(value, session.session_id, session.turn_id)
+
+
+async def _run_async(opened: session_context, call: Callable[[], Any]) -> Run:
+    async with opened as session:
+        value = await call()
+    return Run(value, session.session_id, session.turn_id)
 
 
 def _call_sync(function: AgenticFunction[Any, Any], bound: inspect.BoundArguments, bound_method: bool) -> Any:

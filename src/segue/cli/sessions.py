@@ -18,6 +18,7 @@ from segue.fold.graph import CallGraph
 from segue.fold.summary import SessionInfo
 from segue.fold.turns import Turn
 from segue.session.db import SessionDB, default_db
+from segue.session.recovery import close_dead_turn
 
 NODE_FIELDS = (
     *("id", "kind", "name", "called_by", "predecessor", "status", "attempt", "arguments"),
@@ -74,7 +75,7 @@ def show_(session: str | None, as_json: bool) -> None:
         return
     show(Text(f"session: {session_id}", style="bold"))
     for message in messages:
-        show(_message(message))
+        show(_message(message), wrap=False)
     for turn in turns:
         show(_turn(turn))
 
@@ -97,7 +98,9 @@ def graph_(session: str | None, as_json: bool) -> None:
 
 def _find(session: str | None) -> tuple[SessionDB, str]:
     db = default_db()
-    return db, choosing.latest(db) if session is None else choosing.existing(db, session)
+    session_id = choosing.latest(db) if session is None else choosing.existing(db, session)
+    close_dead_turn(db.journal(session_id), "cli")
+    return db, session_id
 
 
 def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What ends a run from outside: SIGTERM and the time limit. Both interrupt the turn, so that it can be gone on with."""
+"""What ends a run from outside: SIGTERM, a closed terminal, the time limit. All interrupt the turn, resumably."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from segue.cli.exits import Terminated, TimeLimit
 
 @contextlib.contextmanager
 def stopped_by_signals(seconds: float | None) -> Iterator[None]:
-    """Inside, SIGTERM raises `Terminated`, and `TimeLimit` comes after `seconds`. A second SIGTERM kills at once."""
-    before = {number: signal.signal(number, _raise) for number in (signal.SIGTERM, signal.SIGALRM)}
+    """Inside, SIGTERM and SIGHUP raise `Terminated`, a second one kills at once; `TimeLimit` comes after `seconds`."""
+    before = {
+        number: signal.signal(number, _raise) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+    }
     if seconds is not None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -27,5 +29,5 @@ def stopped_by_signals(seconds: float | None) -> Iterator[None]:
 def _raise(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGALRM:
         raise TimeLimit
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(number, signal.SIG_DFL)
     raise Terminated

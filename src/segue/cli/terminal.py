@@ -33,10 +33,10 @@ def shortened(text: str, length: int) -> str:
     return line if len(line) <= length and len(text) <= length * 4 else f"{line[: length - 1]}…"
 
 
-def show(renderable: RenderableType) -> None:
-    """On standard output; as wide as the terminal, or as 120 columns."""
+def show(renderable: RenderableType, *, wrap: bool = True) -> None:
+    """On standard output; as wide as the terminal, or as 120 columns. Without `wrap`, long lines stay as they are."""
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, markup=False)
-    console.print(renderable, soft_wrap=False)
+    console.print(renderable, soft_wrap=not wrap)
 
 
 def print_json(value: Any) -> None:

@@ -20,17 +20,17 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a person called it, else the first user words, at most 80 characters of them; on one line."""
     status: str
     """Of the last turn (`segue.fold.turns.Turn.status`); `idle` before the first."""
-    turns: int
-    events: int
-    agent_id: str
-    source: str
-    cwd: str
-    created_at: str
-    active_at: str
+    turns: int = 0
+    events: int = 0
+    agent_id: str = ""
+    source: str = ""
+    cwd: str = ""
+    created_at: str = ""
+    active_at: str = ""
     """When its conversation last moved: archiving, renaming and pinning are no activity."""
-    archived: bool
-    pinned: bool
-    tags: list[str]
+    archived: bool = False
+    pinned: bool = False
+    tags: list[str] = []
 
 
 class Summary:

@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-from segue.errors import SegueError, TurnInProgress, TurnSettled, UsageError
+from segue.errors import TurnInProgress, TurnSettled, UsageError
 from segue.fold.turns import Turns
 from segue.ids import new_id, new_session_id
 from segue.journal import Journal
@@ -25,7 +25,7 @@ from segue.session.ambient import (
 )
 from segue.session.bind import bind
 from segue.session.db import SessionDB, default_db
-from segue.session.recovery import needs_recovery, recover
+from segue.session.recovery import close_dead_turn
 from segue.session.runtime import Runtime, RuntimeSlot
 from segue.session.turn import Frame, Turn
 from segue.session.writer import SessionNodeWriter
@@ -155,7 +155,7 @@ class session_context:
                 return session_id, True
 
     def _make_turn(self, journal: Journal, session_id: str) -> Turn:
-        _close_dead_turn(journal, self._source)
+        close_dead_turn(journal, self._source)
         attempt = 1 if self._turn_id is None else _attempt(journal, self._turn_id)
         turn_id = self._turn_id or new_id("turn")
         turn = Turn(journal, turn_id=turn_id, agent_id=self._agent_id, source=self._source, attempt=attempt)
@@ -181,23 +181,6 @@ class session_context:
             var, token = self._tokens.pop()
             with contextlib.suppress(ValueError):
                 var.reset(token)
-
-
-def _close_dead_turn(journal: Journal, source: str) -> None:
-    """At the first open in this process: close what a dead writer left, unless a living one is at work."""
-    if journal.opened:
-        return
-    journal.opened = True
-    if not needs_recovery(journal) or journal.store.holder(journal.session_id) is not None:
-        return
-    with contextlib.suppress(
-        SegueError
-    ):  # another process was faster: it recovers, or the first row tells why not
-        lease = journal.acquire(holder=f"{source} (recovering)")
-        try:
-            recover(journal, lease)
-        finally:
-            journal.release(lease)
 
 
 def _attempt(journal: Journal, turn_id: str) -> int:

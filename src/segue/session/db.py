@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from segue.errors import SessionNotFound, StaleWriter
+from segue.errors import SessionNotFound, StaleWriter, StorageError
 from segue.events.envelope import Envelope
 from segue.events.facts import SessionCreated, SessionUpdated
 from segue.fold.summary import SessionInfo, Summary
@@ -21,6 +21,8 @@ from segue.settings import home_key, load_settings
 from segue.stores.git import GitStore
 from segue.stores.protocol import Store
 
+DAMAGED = "damaged"
+"""Status of a session whose journal cannot be read; its title says why."""
 KEPT_OPEN = 64
 """Journals kept warm, so that the next turn on one costs in proportion to what is new."""
 
@@ -75,10 +77,24 @@ class SessionDB:
             self._journals.pop(session_id, None)
 
     def list_sessions(self, *, without_turns: bool = False) -> list[SessionInfo]:
-        """All sessions, the most recently active first; `without_turns` includes those that never had a turn."""
-        found = (self.get_session(session_id) for session_id in self.store.sessions())
-        listed = [info for info in found if info is not None and (without_turns or info.turns)]
+        """All sessions, the most recently active first; `without_turns` includes those that never had a turn.
+
+        One that cannot be read is last, with the status `damaged`.
+        """
+        found = (self._listed(session_id) for session_id in self.store.sessions())
+        listed = [
+            info
+            for info in found
+            if info is not None and (without_turns or info.turns or info.status == DAMAGED)
+        ]
         return sorted(listed, key=lambda info: info.active_at, reverse=True)
+
+    def _listed(self, session_id: str) -> SessionInfo | None:
+        """One session that cannot be read hides no other."""
+        try:
+            return self.get_session(session_id)
+        except StorageError as error:
+            return SessionInfo(session_id=session_id, title=str(error), status=DAMAGED)
 
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
         return self.journal(session_id).read(after_seq)

@@ -19,7 +19,7 @@ from segue.models.protocol import Finish, Model, ModelRequest, ReasoningChunk, T
 from segue.session.prompt import Message, Prompt, render
 from segue.session.reply import Wanted
 from segue.session.sent import record_sent
-from segue.session.turn import error_code, status_of
+from segue.session.turn import error_code, error_text, status_of
 from segue.session.writer import SessionNodeWriter
 
 FIRST_PAUSE = 0.5
@@ -109,7 +109,7 @@ class ModelCall:
         if not status:
             self.turn.unwound(node_id)
             return
-        problem = {"type": type(error).__name__, "message": str(error), "code": error_code(error)}
+        problem = {"type": type(error).__name__, "message": error_text(error), "code": error_code(error)}
         rows = self.turn.submit(CallEnded(node_id=node_id, status=status, error=problem))  # type: ignore[arg-type]
         await self.turn.submitted(rows)
 

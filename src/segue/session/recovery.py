@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from segue.errors import SegueError
 from segue.events.facts import CallEnded, Event, SessionError
 from segue.fold.graph import CallGraph
 from segue.fold.turns import Turns
@@ -31,3 +34,20 @@ def recover(journal: Journal, lease: Lease) -> bool:
         *rows, SessionError(message=message, code="interrupted", turn_id=last.turn_id), lease=lease
     )
     return True
+
+
+def close_dead_turn(journal: Journal, source: str) -> None:
+    """At the first open in this process: close what a dead writer left, unless a living one is at work."""
+    if journal.opened:
+        return
+    journal.opened = True
+    if not needs_recovery(journal) or journal.store.holder(journal.session_id) is not None:
+        return
+    with contextlib.suppress(
+        SegueError
+    ):  # another process was faster: it recovers, or the first row tells why not
+        lease = journal.acquire(holder=f"{source} (recovering)")
+        try:
+            recover(journal, lease)
+        finally:
+            journal.release(lease)

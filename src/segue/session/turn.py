@@ -255,7 +255,7 @@ class Turn:
         if isinstance(error, INTERRUPTIONS):
             message = f"interrupted by {type(error).__name__}"
             return [SessionError(message=message, code="interrupted", turn_id=self.turn_id)]
-        return [Error(message=str(error), code=error_code(error)), NoMoreActions(turn_id=self.turn_id)]
+        return [Error(message=error_text(error), code=error_code(error)), NoMoreActions(turn_id=self.turn_id)]
 
     def _close(self) -> None:
         with self._lock:
@@ -272,6 +272,14 @@ class Turn:
 
 class _Normal(BaseException):
     """Marks a with-block that was left without an exception while its turn was held."""
+
+
+def error_text(error: BaseException) -> str:
+    """`str(error)`, also of an exception that cannot say what it is: recording it must not replace it."""
+    try:
+        return str(error)
+    except Exception:
+        return f"a {type(error).__name__} whose text cannot be read"
 
 
 def error_code(error: BaseException) -> str:

@@ -171,6 +171,36 @@ def test_methods_leave_self_out_of_the_arguments(db: SessionDB) -> None:
         assert Desk().note("hi") == "HI"
     (root,) = graph(db, "s").roots()
     assert root.arguments == {"text": "hi"}
+    assert Desk().note.run("ho", session_id="s").value == "HO"
+
+
+def test_an_exception_that_cannot_say_what_it_is_reaches_its_handler(db: SessionDB) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    @agentic_function
+    def breaks() -> None:
+        raise Mute
+
+    with pytest.raises(Mute):
+        breaks.run(session_id="s")
+    assert db.turns("s").last.status == "failed"  # type: ignore[union-attr]
+
+
+def test_a_damaged_session_hides_no_other_in_the_listing(db: SessionDB) -> None:
+    for session_id in ("good", "bad"):
+        with session_context(session_id) as session:
+            session.writer.append({"kind": "function", "name": "f"})
+    db.close()
+    (segment,) = (db.store.root / "bad" / "history").glob("*")  # type: ignore[attr-defined]
+    segment.write_bytes(b"garbage" + segment.read_bytes()[7:])
+    reopened = SessionDB(type(db.store)(db.store.root))  # type: ignore[call-arg, attr-defined]
+    assert {info.session_id: info.status for info in reopened.list_sessions()} == {
+        "good": "completed",
+        "bad": "damaged",
+    }
+    reopened.close()
 
 
 def test_a_failure_is_recorded_and_the_caller_can_go_on(db: SessionDB) -> None:
