@@ -23,6 +23,7 @@ from segue.errors import InvalidEvent, LeaseRequired
 from segue.events.codec import encode_payload
 from segue.events.envelope import Envelope
 from segue.events.facts import Event, HeadMoved, MessageDelta
+from segue.fold.path import active_path
 from segue.stores.protocol import Draft, Lease, Store
 
 DELTA_SECONDS = 0.05
@@ -323,21 +324,6 @@ def open_journal(
             )
             _processes.journals[key] = journal
         return journal
-
-
-def active_path(rows: Iterable[Envelope]) -> list[Envelope]:
-    """The rows that lead to the last one: each follows the row before it, but a HEAD_MOVED the row it names.
-
-    `rows` are a journal from its first row on. A HEAD_MOVED that names no earlier row moves nothing.
-    """
-    journal = list(rows)
-    path, place = [], len(journal)
-    while place > 0:
-        row = journal[place - 1]
-        path.append(row)
-        target = row.payload.get("to_seq") if row.type == HeadMoved.TYPE else None
-        place = target if type(target) is int and 0 <= target < place else place - 1
-    return path[::-1]
 
 
 def flush_journals(store: Store | None = None) -> None:

@@ -25,7 +25,8 @@ from segue.events import (
     NoMoreActions,
     SessionCreated,
 )
-from segue.journal import DELTA_BYTES, Journal, active_path, flush_journals, open_journal
+from segue.fold.path import active_path
+from segue.journal import DELTA_BYTES, Journal, flush_journals, open_journal
 from segue.stores.memory import MemoryStore
 from segue.stores.protocol import Draft, Lease
 

@@ -37,14 +37,13 @@ class AgenticFunction(Generic[P, R]):
     not the main one it raises `NoSession` instead. Calls nested deeper than 64 raise `RecursionLimit`.
     """
 
-    def __init__(self, function: Callable[P, R], chosen: Options, *, owner: Any = None) -> None:
+    def __init__(self, function: Callable[P, R], chosen: Options) -> None:
         functools.update_wrapper(self, function)
         self.function, self.options = function, chosen
         self.name = f"{function.__module__}:{function.__qualname__}"
         self.doc = inspect.getdoc(function) or ""
         self.signature = Signature(function, self.name)
         self.is_async = inspect.iscoroutinefunction(function)
-        self._owner = owner
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundMethod(self, instance)

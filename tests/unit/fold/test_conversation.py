@@ -382,3 +382,16 @@ def test_many_parallel_calls_in_one_message_cost_in_proportion(journal: Any) -> 
         return calls_made(lambda: Conversation().extend(rows).messages())
 
     assert cost(2000) <= 10.1 * cost(200)
+
+
+def test_a_later_move_of_the_head_leads_back_to_a_branch_that_an_earlier_one_hid() -> None:
+    def row(seq: int, type_: str, **payload: object) -> Envelope:
+        return Envelope(f"e{seq}", "s", "d", seq, type_, payload, "")
+
+    def asked(seq: int, words: str) -> Envelope:
+        return row(seq, "INVOCATION_STARTED", reason={"kind": "user_message", "input": words})
+
+    rows = [asked(1, "a"), asked(2, "b"), row(3, "HEAD_MOVED", to_seq=1), asked(4, "c")]
+    assert [message["content"] for message in messages(rows)] == ["a", "c"]
+    back = [*rows, row(5, "HEAD_MOVED", to_seq=2), asked(6, "d")]
+    assert [message["content"] for message in messages(back)] == ["a", "b", "d"]
