@@ -9,9 +9,9 @@ from typing import Any
 
 from segue.agents.options import Options
 from segue.agents.signature import asked
-from segue.errors import InvalidEvent, RecursionLimit
+from segue.errors import RecursionLimit
 from segue.events.facts import CallEnded, CallStarted, Event
-from segue.events.json_values import to_json
+from segue.events.json_values import json_or_reason
 from segue.ids import new_id
 from segue.session.ambient import current_call_id, current_runtime
 from segue.session.context import enter_call
@@ -133,18 +133,10 @@ class Call:
         return self._turn.submit(ended)
 
     def _completed(self) -> list[Event]:
-        recorded = _recorded(self.result)
+        recorded = json_or_reason(self.result)
         ended = CallEnded(node_id=self._frame.node_id, status="completed", result=recorded)
         return [ended] if self._frame.caller else [ended, *reply_rows(recorded)]
 
     def _leave(self) -> None:
         self._entered.__exit__(None, None, None)
         self._turn.pop(self._frame.node_id)
-
-
-def _recorded(value: Any) -> Any:
-    """The value as it is recorded. One that cannot be is not lost to the caller: the record says why instead."""
-    try:
-        return to_json(value)
-    except InvalidEvent as error:
-        return f"<a value of type {type(value).__name__} that could not be recorded: {error}>"

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from segue.cli.terminal import shortened, visible
+from segue.cli.visible import shortened, visible
 from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.fold.graph import CallGraph, Node

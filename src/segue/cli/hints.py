@@ -9,10 +9,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
-
 from segue.cli import exits
-from segue.cli.terminal import visible
+from segue.cli.visible import say
 from segue.errors import Cancelled, SegueError, Suspended
 from segue.settings import load_settings
 
@@ -24,11 +22,6 @@ _NOT_THE_USERS = (
     str(_LIBRARY / "importlib"),
     "<frozen ",
 )
-
-
-def say(text: str) -> None:
-    """Errors may quote a model: nothing in them acts on the terminal."""
-    click.echo(visible(text, lines=True), err=True)
 
 
 def say_error(error: BaseException, *, verbose: bool) -> None:

@@ -12,6 +12,7 @@ import click
 from segue import __version__
 from segue.cli import exits
 from segue.cli.lazy import LazyGroup
+from segue.cli.visible import say
 from segue.errors import SegueError
 
 COMMANDS = {
@@ -43,6 +44,7 @@ def cli(options: Options, verbose: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. Answers go to stdout, all else to stderr."""
+    _open_missing_streams()
     _accept_any_text()
     before = sys.stdout
     try:
@@ -53,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not before:  # what click does at a broken pipe
             return _reader_left()
         raise
+    except OSError as error:
+        return _output_failed(error)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -65,13 +69,25 @@ def _run(arguments: Sequence[str] | None) -> int:
         error.show(sys.stderr)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("segue: interrupted", err=True)
+        say("segue: interrupted")
         return exits.INTERRUPTED
     except SegueError as error:
         if options.verbose:
             traceback.print_exc()
-        click.echo(f"segue: {error}", err=True)
+        say(f"segue: {error}")
         return exits.exit_code(error)
+
+
+def _open_missing_streams() -> None:
+    """A standard stream that whoever started us closed goes nowhere. Left closed, the next file that is opened, a
+    session's perhaps, would get its number, and be written into by everything that prints."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _accept_any_text() -> None:
@@ -79,6 +95,13 @@ def _accept_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def _output_failed(error: OSError) -> int:
+    """Our own files fail with a `StorageError`: what is left is an output that takes no more, a full disk's."""
+    _reader_left()
+    say(f"segue: the output could not be written: {error.strerror or error}")
+    return exits.FAILED
 
 
 def _reader_left() -> int:

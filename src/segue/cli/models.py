@@ -9,7 +9,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from segue.cli.terminal import print_json, show, visible
+from segue.cli.terminal import print_json, show
+from segue.cli.visible import visible
 from segue.models import selection, weights
 from segue.settings import load_settings
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from segue.cli.terminal import visible
+from segue.cli.visible import visible
 from segue.events.codec import encode_json, encode_row
 from segue.events.envelope import Envelope
 from segue.events.json_values import to_json
@@ -96,10 +96,12 @@ FORMATS: dict[str, type[Output]] = {"text": Text, "json": Json, "stream-json": S
 
 
 class _Answers:
-    """Where answers go. When their reader has left, the run goes on to its end in silence."""
+    """Where answers go. When they cannot be written any more, the run goes on to its end in silence."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream
+        self.failure: OSError | None = None
+        """Why an answer is not where it was wanted; a reader who left is no failure."""
 
     @property
     def on_terminal(self) -> bool:
@@ -112,6 +114,8 @@ class _Answers:
                 self.stream.flush()
         except BrokenPipeError:
             self.stream = None
+        except OSError as error:
+            self.stream, self.failure = None, error
 
 
 _answers = _Answers(None)
@@ -122,13 +126,15 @@ def write(text: str) -> None:
     _answers.write(text)
 
 
+def failure() -> OSError | None:
+    """What kept answers from being written, if anything did."""
+    return _answers.failure
+
+
 @contextlib.contextmanager
 def answers_only() -> Iterator[None]:
     """Inside, standard output is kept for `write`: whatever else is printed, also by child processes and C code,
     goes to standard error."""
-    if sys.stdout is None:  # closed by whoever started us
-        yield
-        return
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -145,7 +151,7 @@ def answers_only() -> Iterator[None]:
 def _close_answers() -> None:
     stream, _answers.stream = _answers.stream, None
     if stream is not None:
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):  # told by `write` already
             stream.close()
 
 

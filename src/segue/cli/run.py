@@ -12,10 +12,11 @@ import click
 import msgspec
 
 from segue.agents.function import AgenticFunction
-from segue.cli import binding, choosing, completion, exits, hints, outcome, stopping, target
+from segue.cli import binding, choosing, completion, exits, hints, outcome, output, stopping, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, Output, answers_only
 from segue.cli.stdin import piped_text
+from segue.cli.visible import say
 from segue.errors import UsageError
 from segue.session.context import SessionHandle, session_context
 from segue.session.db import SessionDB, default_db
@@ -109,22 +110,22 @@ def is_agentic(function: Any) -> bool:
 def _run(options: Options, wanted: Wanted, function: Callable[..., Any], bound: binding.Bound) -> int:
     db = default_db()
     session_id = _session_id(db, wanted)
-    output = FORMATS[wanted.output_format]()
+    shown = FORMATS[wanted.output_format]()
     with _runtime(wanted.model) as runtime:
         opened = session_context(
             session_id, runtime=runtime, source=wanted.source, wait=wanted.wait, db=db, agent_id="main"
         )
         ended = _Ended()
         with ended.caught(), stopping.stopped_by_signals(wanted.timeout), opened as session:
-            _begin(output, session, ended)
+            _begin(shown, session, ended)
             ended.value = _call(function, bound)
     if ended.session is None:
         assert ended.error is not None
         raise ended.error
     result = outcome.read(db, ended.session.session_id, ended.session.turn_id, ended.value, ended.error)
-    output.finish(result)
+    shown.finish(result)
     _report(options, wanted, result, ended.error, db)
-    return exits.exit_code(ended.error)
+    return exits.exit_code(ended.error) or _unwritten(result)
 
 
 class _Ended:
@@ -162,12 +163,12 @@ def _runtime(model: str | None) -> Iterator[Runtime | None]:
             runtime.close()
 
 
-def _begin(output: Output, session: SessionHandle, ended: _Ended) -> None:
+def _begin(shown: Output, session: SessionHandle, ended: _Ended) -> None:
     """Say the id before anything can go wrong: a run that is killed can be found again."""
     ended.session = session
-    hints.say(f"session: {session.session_id}")
+    say(f"session: {session.session_id}")
     journal = session.db.journal(session.session_id)
-    output.begin(journal, 0 if session.created else journal.last_seq)
+    shown.begin(journal, 0 if session.created else journal.last_seq)
 
 
 def _call(function: Callable[..., Any], bound: binding.Bound) -> Any:
@@ -185,10 +186,20 @@ def _report(
     if error is not None:
         hints.say_error(error, verbose=options.verbose)
     for question in outcome.open_questions(db, result):
-        hints.say(f"waits for an answer: {question}")
-    hints.say(
+        say(f"waits for an answer: {question}")
+    say(
         f"continue with: {hints.continuation(wanted.target, wanted.model, wanted.arg, wanted.text, result.session_id)}"
     )
+
+
+def _unwritten(result: outcome.Outcome) -> int:
+    """What was done is recorded; who asked for the answer has not got it."""
+    failure = output.failure()
+    if failure is None:
+        return exits.DONE
+    shown = f"{hints.home_prefix()}segue sessions show {result.session_id}"
+    say(f"segue: the answer could not be written: {failure.strerror}; it is in the session, see `{shown}`")
+    return exits.FAILED
 
 
 class _Failed:

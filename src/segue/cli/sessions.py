@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from segue.cli import choosing, completion, drawing
-from segue.cli.terminal import print_json, shortened, show, visible
+from segue.cli.terminal import print_json, show
+from segue.cli.visible import shortened, visible
 from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.fold.conversation import Conversation

@@ -67,6 +67,14 @@ def to_json(value: Any) -> Any:
         raise too_deep() from error
 
 
+def json_or_reason(value: Any) -> Any:
+    """`to_json`, or, of a value that cannot be recorded, a text that says why: the caller still has the value."""
+    try:
+        return to_json(value)
+    except InvalidEvent as error:
+        return f"<a value of type {type(value).__name__} that could not be recorded: {error}>"
+
+
 class _Conversion:
     def __init__(self) -> None:
         self.open: list[int] = []

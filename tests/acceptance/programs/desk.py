@@ -78,3 +78,16 @@ async def sleeps_async(ready: str) -> str:
     Path(ready).touch()
     await asyncio.sleep(60)
     return "slept"
+
+
+@agentic_function
+def nested() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(300):
+        value = [value]
+    return value
+
+
+@agentic_function
+def echo(text: str) -> str:
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from segue.cli.terminal import shortened, visible
+from segue.cli.visible import shortened, visible
 
 
 @pytest.mark.parametrize(
