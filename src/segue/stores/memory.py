@@ -41,6 +41,8 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
+        self._marked: set[str] = set()
+        self._comings_and_goings = 0
         self._changed = threading.Condition()
         self._closed = False
 
@@ -50,6 +52,8 @@ class MemoryStore:
             if session_id in self._sessions:
                 return False
             self._sessions[session_id] = _Session()
+            self._marked.add(session_id)
+            self._comings_and_goings += 1
             return True
 
     def exists(self, session_id: str) -> bool:
@@ -65,7 +69,25 @@ class MemoryStore:
             if session.holder is not None:
                 raise _busy(session_id, session.holder)
             del self._sessions[session_id]
+            self._marked.add(session_id)
+            self._comings_and_goings += 1
             self._changed.notify_all()
+
+    def marked(self) -> list[str]:
+        with self._changed:
+            return sorted(self._marked)
+
+    def unmark(self, session_id: str, seq: int) -> bool:
+        check_session_id(session_id)
+        with self._changed:
+            session = self._sessions.get(session_id)
+            if session is not None and len(session.lines) != seq:
+                return False
+            self._marked.discard(session_id)
+            return True
+
+    def census(self) -> str:
+        return str(self._comings_and_goings)
 
     def submit(
         self,
@@ -100,6 +122,7 @@ class MemoryStore:
                 check_epoch(lease, session.epoch, session.token)
             check_seq(session_id, len(session.lines), expected_seq)
             first = len(session.lines) + 1
+            self._marked.add(session_id)
             session.lines += [row_bytes(session_id, seq, draft) for seq, draft in enumerate(drafts, first)]
             self._changed.notify_all()
             return list(range(first, first + len(drafts)))

@@ -12,12 +12,14 @@ Promises, checked by `segue.testing.conformance` on every store:
 8.  a torn tail is dropped and reported; damage in the middle is refused (`CorruptJournal`), never skipped
 9.  what is written is read back to the byte
 10. the cost of an append does not grow with the journal
+11. a session that changed, also one that was made or deleted, has a change mark before anybody can see the change,
+    durably, until `unmark`; a mark without a change is harmless
 
 Not promised: which of two racing appends comes first; that a blob is listed.
 
-All methods are synchronous and thread-safe. Every one but `create`, `exists` and `sessions` raises
-`SessionNotFound` for a session that was never created (`submit` through its future), and any may raise
-`StorageError`, which names path and cause.
+All methods are synchronous and thread-safe. Every one that is given a session, but `create`, `exists` and `unmark`,
+raises `SessionNotFound` when it was never created (`submit` through its future), and any may raise `StorageError`,
+which names path and cause.
 """
 
 from __future__ import annotations
@@ -68,6 +70,28 @@ class Store(Protocol):
 
     def delete(self, session_id: str) -> None:
         """Erase the session. The only way anything is ever deleted."""
+        ...
+
+    def marked(self) -> list[str]:
+        """Ids of the sessions with a change mark, sorted; some of them may not exist any more.
+
+        Its cost grows with their number, not with that of all sessions.
+        """
+        ...
+
+    def unmark(self, session_id: str, seq: int) -> bool:
+        """Take the change mark away, for whoever noted all rows up to `seq` elsewhere, durably.
+
+        False, and the mark stays, when the last row is another one, or on its way, or when the marks are read-only.
+        The mark of a session that does not exist is taken away whatever `seq` is.
+        """
+        ...
+
+    def census(self) -> str:
+        """A text that is another one after sessions came or went, also by hand; it may be another one without that.
+
+        Asking is cheap: it says when comparing `sessions` with what one knows is worth it.
+        """
         ...
 
     def submit(

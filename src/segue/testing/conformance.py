@@ -113,6 +113,7 @@ class StoreConformance:
             store.read_lines,
             store.watch,
             store.holder,
+            lambda name: store.unmark(name, 0),
             lambda name: store.append(name, [control_row()]),
             lambda name: store.submit(name, [control_row()]),
             lambda name: store.acquire(name, holder="me"),
@@ -382,6 +383,80 @@ class StoreConformance:
         with pytest.raises(StorageError):
             store.put_blob(SESSION, folder, b"data")
 
+    # 11: change marks
+
+    def test_a_new_session_is_marked(self, store: Store) -> None:
+        store.create("Other")
+        assert store.marked() == ["Other", SESSION]
+
+    def test_a_mark_is_taken_away_by_whoever_knows_the_last_row(self, store: Store) -> None:
+        store.append(SESSION, [control_row(), control_row()])
+        assert ([store.unmark(SESSION, seq) for seq in (1, 3, 2)], store.marked()) == (
+            [False, False, True],
+            [],
+        )
+
+    def test_taking_away_a_mark_that_is_not_there_is_fine(self, store: Store) -> None:
+        assert [store.unmark(SESSION, 0), store.unmark(SESSION, 0)] == [True, True]
+
+    def test_an_append_marks_its_session_and_no_other(self, store: Store) -> None:
+        store.create("other")
+        store.unmark("other", 0)
+        store.unmark(SESSION, 0)
+        store.append(SESSION, [control_row()])
+        assert store.marked() == [SESSION]
+
+    def test_an_append_marks_again(self, store: Store) -> None:
+        for seq in (1, 2, 3):
+            store.append(SESSION, [control_row()])
+            assert (store.marked(), store.unmark(SESSION, seq), store.marked()) == ([SESSION], True, [])
+
+    def test_reading_and_leases_mark_nothing(self, store: Store) -> None:
+        store.append(SESSION, [control_row()])
+        store.unmark(SESSION, 1)
+        store.release(store.acquire(SESSION, holder="me"))
+        assert ([row.seq for row in store.read(SESSION)], store.marked()) == ([1], [])
+
+    def test_a_deleted_session_is_marked_until_somebody_knows(self, store: Store) -> None:
+        store.append(SESSION, [control_row()])
+        store.unmark(SESSION, 1)
+        store.delete(SESSION)
+        assert (store.marked(), store.unmark(SESSION, 99), store.marked()) == ([SESSION], True, [])
+
+    def test_a_session_made_again_keeps_its_mark(self, store: Store) -> None:
+        store.append(SESSION, [control_row()])
+        store.delete(SESSION)
+        store.create(SESSION)
+        assert (store.unmark(SESSION, 1), store.marked()) == (False, [SESSION])
+
+    def test_a_session_without_a_mark_has_no_row_that_its_unmarking_did_not_know(self, store: Store) -> None:
+        known: list[int] = []
+        done = threading.Event()
+
+        def unmark() -> None:
+            while not done.is_set():
+                last = store.last_seq(SESSION)
+                if store.unmark(SESSION, last):
+                    known.append(last)
+
+        with ThreadPoolExecutor(4) as pool:
+            unmarking = [pool.submit(unmark) for _ in range(2)]
+            appending = [pool.submit(_append_often, store) for _ in range(2)]
+            for appended in appending:
+                appended.result()
+            done.set()
+            for unmarked in unmarking:
+                unmarked.result()
+        assert store.marked() == [SESSION] or max(known) == store.last_seq(SESSION) == 200
+
+    def test_the_census_changes_when_sessions_come_or_go(self, store: Store) -> None:
+        seen = [store.census()]
+        store.create("other")
+        seen.append(store.census())
+        store.delete("other")
+        seen.append(store.census())
+        assert len(set(seen)) == 3
+
     # Closing
 
     def test_closing_finishes_what_was_submitted(self, store: Store) -> None:
@@ -394,6 +469,11 @@ class StoreConformance:
         store.close()
         with pytest.raises(StorageError, match="closed"):
             store.append(SESSION, [control_row()])
+
+
+def _append_often(store: Store) -> None:
+    for _ in range(100):
+        store.append(SESSION, [control_row()])
 
 
 def _watch_until(store: Store, last: int, after: int) -> list[int]:

@@ -80,6 +80,17 @@ class MultiProcessConformance:
             # an append that was written but not acknowledged may be published now
             assert seq in (last + 1, last + 4)
 
+    def test_what_a_killed_process_wrote_is_marked(self, store: Store, location: str) -> None:
+        for round_number in range(8):
+            known = 0
+            with self._child(location, "write") as writer:
+                for _ in range(random.Random(round_number).randrange(1, 30)):
+                    _lines(writer, 1)
+                    last = store.last_seq(SESSION)
+                    known = last if store.unmark(SESSION, last) else known
+                writer.kill()
+            assert store.marked() == [SESSION] or store.last_seq(SESSION) == known
+
     def test_a_living_process_keeps_its_lease_even_when_stopped(self, store: Store, location: str) -> None:
         with self._child(location, "hold") as child:
             assert _line(child) == "held\n"

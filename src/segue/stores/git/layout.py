@@ -12,23 +12,29 @@
   blobs           one line a blob put, in order: what the next commit has to take
   torn/           bytes that a crash left behind the last complete batch, kept for people
   .git            derived history, bare
+<root>/.dirty/<folder>    change marks, see `segue.stores.git.marks`
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
 import shutil
 import stat
+import time
 from pathlib import Path
 
 from segue.ids import utc_now
+from segue.stores.git import marks
 from segue.stores.git.acknowledged import START, encode
 from segue.stores.ids import folder_of, id_of
 
 FORMAT = 1
+MTIME_GRAIN = 2_000_000_000
+"""Nanoseconds within which two changes of a directory may leave the same time on some file system."""
 _DIRECTORIES = ("history", "lock", "context", "files")
 
 
@@ -49,6 +55,7 @@ class SessionPaths:
         self.blob_log = self.folder / "blobs"
         self.torn = self.folder / "torn"
         self.git = self.folder / ".git"
+        self.mark = root / marks.FOLDER / self.folder.name
 
     def segment(self, first_seq: int) -> Path:
         return self.history / f"{first_seq:012d}.jsonl"
@@ -67,11 +74,15 @@ def create_session(paths: SessionPaths) -> bool:
     """Make the folder whole or not at all. False when it exists already. Raises OSError."""
     if paths.exists():
         return False
+    if paths.folder.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(paths.folder))
     paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     building = paths.root / f".new-{secrets.token_hex(8)}"
     try:
         _build(building, paths.session_id)
-        os.rename(building, paths.folder)
+        with marks.locked(paths.mark.parent):
+            marks.make(paths.mark)
+            os.rename(building, paths.folder)
     except OSError:
         shutil.rmtree(building, ignore_errors=True)
         if paths.exists():  # another process was faster
@@ -90,15 +101,28 @@ def heal_meta(paths: SessionPaths) -> None:
 def list_sessions(root: Path) -> list[str]:
     """Ids of all sessions under the root, sorted. Raises OSError, but not when the root is missing."""
     try:
-        names = os.listdir(root)
+        with os.scandir(root) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
-    ids = (session_id for name in names if (session_id := id_of(name)) is not None)
-    return sorted(session_id for session_id in ids if SessionPaths(root, session_id).exists())
+    ids = ((session_id, name) for name in names if (session_id := id_of(name)) is not None)
+    return sorted(session_id for session_id, name in ids if _is_directory(f"{root}/{name}/history"))
+
+
+def census(root: Path) -> str:
+    """Changes whenever an entry of the root comes or goes. Raises OSError, but not when the root is missing."""
+    try:
+        status = os.stat(root)
+    except FileNotFoundError:
+        return ""
+    now = time.time_ns()
+    settled = now - status.st_mtime_ns > MTIME_GRAIN
+    return f"{status.st_dev}.{status.st_ino}.{status.st_mtime_ns}" + ("" if settled else f".{now}")
 
 
 def hide_session(paths: SessionPaths) -> None:
     """Out of sight in one step, durably. Raises OSError."""
+    marks.make(paths.mark)
     os.rename(paths.folder, paths.root / f".deleted-{secrets.token_hex(8)}")
     sync_directory(paths.root)
 
@@ -158,7 +182,7 @@ def _meta(session_id: str) -> bytes:
     return json.dumps({"format": FORMAT, "id": session_id, "created_at": utc_now()}).encode() + b"\n"
 
 
-def _is_directory(path: Path) -> bool:
+def _is_directory(path: Path | str) -> bool:
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):

@@ -130,17 +130,17 @@ def note_in(descriptor: int) -> Note:
 
 
 @contextlib.contextmanager
-def locked_file(path: Path) -> Iterator[None]:
-    """Hold the flock of a file, through a descriptor of our own. Raises OSError."""
+def locked_file(path: Path) -> Iterator[int]:
+    """Hold the flock of a file, through a descriptor of our own, which it gives. Raises OSError."""
     descriptor = os.open(path, _OPEN, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def append_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[None]:
+def append_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[int]:
     return locked_file(paths.append_lock)
 
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from segue.errors import SegueError
 from segue.events.codec import row_bytes
 from segue.stores.admission import check_drafts, check_epoch, check_seq, no_session
-from segue.stores.git import acknowledged
+from segue.stores.git import acknowledged, marks
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.faults import naming
 from segue.stores.git.layout import SessionPaths
+from segue.stores.git.lease import locked_file
 from segue.stores.git.tail import SEGMENT_BYTES, Replaced, Tail
 from segue.stores.git.writer import Request
 from segue.stores.protocol import Draft
@@ -61,6 +62,17 @@ class GitSession:
             return position
         return self._look(position)
 
+    def unmark(self, seq: int) -> bool:
+        """Take the change mark away, unless `seq` is not the last row. Raises OSError, `SessionNotFound`."""
+        with locked_file(self.paths.append_lock) as descriptor:
+            if not os.path.samestat(os.fstat(descriptor), os.stat(self.paths.append_lock)):
+                return False  # deleted and made again while we waited
+            position = self._acknowledged()
+            if position is None or position.seq != seq or not self._is_complete(position):
+                return False
+            self.paths.mark.unlink(missing_ok=True)
+            return True
+
     def close_if_idle(self) -> None:
         """Give the descriptors back; they are opened again when needed."""
         if self._busy.acquire(blocking=False):
@@ -81,6 +93,7 @@ class GitSession:
             with tail.locked() as position:
                 outcomes, data, last_seq = self._admit(tail, requests, position.seq)
                 if data:
+                    marks.make(self.paths.mark)
                     tail.write(data, last_seq)
             return outcomes
         finally:

@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
-from segue.errors import StorageError
+from segue.errors import SessionNotFound, StorageError
 from segue.events.envelope import Envelope
 from segue.stores.admission import check_digest, check_folder, no_session
-from segue.stores.git import blobs, layout
+from segue.stores.git import blobs, layout, marks
 from segue.stores.git.committer import Committer
 from segue.stores.git.faults import naming
 from segue.stores.git.forks import watch_forks
@@ -72,6 +72,24 @@ class GitStore:
         with self._lock:
             self._sessions.pop(session_id, None)
         session.close_if_idle()
+
+    def marked(self) -> list[str]:
+        with naming(self.root, "list the change marks of"):
+            return marks.marked(self.root / marks.FOLDER)
+
+    def unmark(self, session_id: str, seq: int) -> bool:
+        paths = SessionPaths(self.root, check_session_id(session_id))
+        try:
+            with naming(paths.mark, "remove"):
+                return self._unmark(paths, seq)
+        except StorageError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in marks.READ_ONLY:
+                return False
+            raise
+
+    def census(self) -> str:
+        with naming(self.root, "look at"):
+            return layout.census(self.root)
 
     def submit(
         self,
@@ -186,6 +204,12 @@ class GitStore:
         session = self._sessions.get(session_id)  # a cached one finds out by itself when it is gone
         (session or self._session(session_id)).append(requests)
         self._keep_few_open(session_id)
+
+    def _unmark(self, paths: SessionPaths, seq: int) -> bool:
+        try:
+            return self._session(paths.session_id).unmark(seq)
+        except (SessionNotFound, FileNotFoundError):
+            return not paths.mark.exists() or marks.remove_unless(paths.mark, paths.exists)
 
     def _session(self, session_id: str) -> GitSession:
         """The session, existing. Raises `InvalidSessionId` before any I/O, `SessionNotFound`."""
