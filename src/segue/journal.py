@@ -138,6 +138,7 @@ class Journal:
     ) -> Future[list[int]]:
         """Queue an append, behind the text that waits. Its future cannot be cancelled."""
         drafts = self._drafts(events, lease)
+        joined = False
         with self._lock:
             self._raise_failed_flush(lease)
             held, self._held = self._held, None
@@ -145,10 +146,11 @@ class Journal:
                 self._submit_held(held)
             elif held is not None:  # one append: neither row without the other
                 drafts = [*held.drafts(), *drafts]
+                joined = True
             if not drafts:
                 return _done([])
             future = self.store.submit(self.session_id, drafts, lease=lease, expected_seq=expected_seq)
-        return _uncancellable(future, len(events))
+        return _last(len(events), future) if joined else future
 
     def buffer_delta(
         self, message_id: str, kind: DeltaKind, text: str, *, called_by: str = "", lease: Lease
@@ -412,10 +414,8 @@ def _done(seqs: list[int]) -> Future[list[int]]:
     return future
 
 
-def _uncancellable(future: Future[list[int]], count: int) -> Future[list[int]]:
-    """The seqs of the last `count` rows. Running from the start: a cancelled task cannot cancel the write."""
-    if future.done() and (future.exception() is not None or len(future.result()) == count):
-        return future
+def _last(count: int, future: Future[list[int]]) -> Future[list[int]]:
+    """The seqs of the last `count` rows."""
     ours: Future[list[int]] = Future()
     ours.set_running_or_notify_cancel()
 

@@ -51,6 +51,7 @@ class Watched(MemoryStore):
     def submit(self, session_id: str, drafts: Sequence[Draft], **options: Any) -> Future[list[int]]:
         if self.fail or self.hold:
             future: Future[list[int]] = Future()
+            future.set_running_or_notify_cancel()
             self.waiting.append(future)
             if self.fail:
                 future.set_exception(self.fail.pop(0))

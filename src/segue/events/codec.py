@@ -9,6 +9,7 @@ it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from segue.events.json_text import MAX_DEPTH, is_deep, too_deep
 from segue.events.upcasts import UPCASTS
 
 _encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder().decode
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
 _EVENT_DECODERS = {cls: msgspec.json.Decoder(cls).decode for cls in EVENTS.values()}
@@ -100,19 +102,20 @@ def encode_payload(event: Event) -> bytes:
 
 def row_bytes(session_id: str, seq: int, draft: DraftLike) -> bytes:
     """The line, without its end, that a draft becomes at this position; its payload goes in as it is."""
-    row = _Row(
-        draft.id,
-        session_id,
-        draft.deployment_id,
-        seq,
-        draft.type,
-        msgspec.Raw(draft.payload),
-        draft.created_at,
-    )
+    row = _row(session_id, seq, draft)
     try:
         return _encode(row)
     except UnicodeEncodeError:
         return _splice(row, draft.payload)
+
+
+def lines_bytes(session_id: str, first_seq: int, drafts: Sequence[DraftLike]) -> bytes:
+    """The lines, each with its newline, that drafts become from this position on."""
+    try:
+        return _encode_lines([_row(session_id, seq, draft) for seq, draft in enumerate(drafts, first_seq)])
+    except UnicodeEncodeError:
+        rows = (row_bytes(session_id, seq, draft) for seq, draft in enumerate(drafts, first_seq))
+        return b"".join(row + b"\n" for row in rows)
 
 
 def encode_row(envelope: Envelope) -> bytes:
@@ -175,6 +178,11 @@ def _written_fields(event: Event) -> dict[str, Any]:
         if value is not UNSET and not (type(value) is type(default) and value == default):
             written[field.name] = value
     return written
+
+
+def _row(session_id: str, seq: int, draft: DraftLike) -> _Row:
+    payload = msgspec.Raw(draft.payload)
+    return _Row(draft.id, session_id, draft.deployment_id, seq, draft.type, payload, draft.created_at)
 
 
 def _splice(row: _Row, payload: bytes) -> bytes:

@@ -104,7 +104,8 @@ class Store(Protocol):
     ) -> Future[list[int]]:
         """Queue an append. The future gives the rows' seqs once they are durable and visible, or the refusal.
 
-        Appends submitted by one thread are written in that order. `expected_seq` is the seq of the last row
+        Appends submitted by one thread are written in that order. The future is running from the start: what
+        was submitted cannot be cancelled. `expected_seq` is the seq of the last row
         the caller knows; another one refuses the append.
         """
         ...

@@ -173,6 +173,11 @@ class StoreConformance:
         assert sorted(appends) == [[n, n + 1, n + 2] for n in range(1, 601, 3)]
         assert [row.seq for row in store.read(SESSION)] == list(range(1, 601))
 
+    def test_what_was_submitted_cannot_be_cancelled(self, store: Store) -> None:
+        futures = [store.submit(SESSION, [control_row()]) for _ in range(20)]
+        assert [future.cancel() for future in futures] == [False] * 20
+        assert [future.result() for future in futures] == [[seq] for seq in range(1, 21)]
+
     # 3: leases, epochs, expected seq
 
     def test_a_turn_row_without_the_lease_is_refused(self, store: Store) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from segue.errors import SegueError
-from segue.events.codec import row_bytes
+from segue.events.codec import lines_bytes
 from segue.stores.admission import check_drafts, check_epoch, check_seq, no_session
 from segue.stores.git import acknowledged, marks
 from segue.stores.git.acknowledged import Position
@@ -174,8 +174,4 @@ class GitSession:
 
 def framed(session_id: str, first_seq: int, drafts: Sequence[Draft]) -> bytes:
     """The lines of one append: all but the last end with a space, which says that the append goes on."""
-    if not drafts:
-        return b""
-    return (
-        b" \n".join(row_bytes(session_id, seq, draft) for seq, draft in enumerate(drafts, first_seq)) + b"\n"
-    )
+    return lines_bytes(session_id, first_seq, drafts).replace(b"\n", b" \n", len(drafts) - 1)

@@ -28,6 +28,7 @@ class Request:
     def __init__(self, drafts: Sequence[Draft], lease: Lease | None, expected_seq: int | None) -> None:
         self.drafts, self.lease, self.expected_seq = drafts, lease, expected_seq
         self.future: Future[list[int]] = Future()
+        self.future.set_running_or_notify_cancel()  # what was submitted is written
 
 
 class Writer:
@@ -96,10 +97,9 @@ class Writer:
         return True
 
     def _perform(self, session_id: str, requests: list[Request]) -> None:
-        taken = [request for request in requests if request.future.set_running_or_notify_cancel()]
         try:
-            self._write(session_id, taken)
+            self._write(session_id, requests)
         except BaseException as error:
-            for request in taken:
+            for request in requests:
                 if not request.future.done():
                     request.future.set_exception(error)
