@@ -26,6 +26,7 @@ _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder().decode
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
+_decode_envelopes = msgspec.json.Decoder(Envelope).decode_lines
 _EVENT_DECODERS = {cls: msgspec.json.Decoder(cls).decode for cls in EVENTS.values()}
 _REFUSALS = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
 _PLACE = re.compile(r"(?P<problem>.*?) - at `(?:key in )?\$\.?(?P<place>.*)`", re.DOTALL)
@@ -139,6 +140,22 @@ def decode_row(line: bytes | str) -> Envelope:
     except _REFUSALS:
         envelope = _decode_row_slowly(line)
     return UPCASTS.apply(envelope) if envelope.type in UPCASTS.types else envelope
+
+
+def decode_rows(lines: bytes) -> list[Envelope]:
+    """Lines of a journal, each with its end: `decode_row` of each, faster.
+
+    Raises `InvalidEvent` as that does.
+    """
+    try:
+        envelopes = _decode_envelopes(lines)
+    except _REFUSALS:
+        envelopes = []
+    if len(envelopes) != lines.count(b"\n"):
+        return [decode_row(line) for line in lines.split(b"\n")[:-1]]
+    if UPCASTS.types:
+        return [UPCASTS.apply(envelope) for envelope in envelopes]
+    return envelopes
 
 
 def decode_event(envelope: Envelope) -> Event:

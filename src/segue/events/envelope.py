@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True, gc=False):
     id: str
     """Unique over all sessions: `evt_` and 16 characters."""
     session_id: str

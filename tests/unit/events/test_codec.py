@@ -23,6 +23,7 @@ from segue.events.codec import (
     decode_event,
     decode_json,
     decode_row,
+    decode_rows,
     encode_json,
     encode_payload,
     encode_row,
@@ -251,6 +252,25 @@ def test_an_envelope_is_written_as_its_row() -> None:
 def test_a_damaged_row_is_refused_with_what_is_wrong(line: bytes, message: str) -> None:
     with pytest.raises(InvalidEvent, match=message):
         decode_row(line)
+
+
+BIG = ROW.replace(b'{"message":"no"}', b'{"message":"no","size":' + b"9" * 5000 + b"}")
+SURROGATE = ROW.replace(b'"no"', b'"\\ud83d"')
+
+
+@pytest.mark.parametrize(
+    "lines", [b"", ROW + b"\n", ROW + b" \n" + ROW + b"\n", ROW + b"\n" + BIG + b" \n" + SURROGATE + b"\n"]
+)
+def test_rows_that_are_read_together_are_those_read_one_by_one(lines: bytes) -> None:
+    assert decode_rows(lines) == [decode_row(line) for line in lines.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "lines", [ROW + b" " + ROW + b"\n", ROW + b"\n\n", ROW.replace(b",", b",\n") + b"\n"]
+)
+def test_rows_that_are_read_together_stand_on_a_line_each(lines: bytes) -> None:
+    with pytest.raises(InvalidEvent, match="not JSON"):
+        decode_rows(lines)
 
 
 def test_an_envelope_gives_its_fact_with_unknown_keys_ignored() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from segue.events import Envelope
-from segue.events.codec import decode_row, encode_row
+from segue.events.codec import decode_row, decode_rows, encode_row
 from segue.events.upcasts import UPCASTS, Upcasts
 
 
@@ -64,3 +64,9 @@ def registered() -> Iterator[None]:
 @pytest.mark.usefixtures("registered")
 def test_reading_a_row_applies_the_upcasts() -> None:
     assert decode_row(encode_row(envelope(text="no"))) == envelope(message="no", code="unknown", v=3)
+
+
+@pytest.mark.usefixtures("registered")
+def test_reading_rows_together_applies_the_upcasts() -> None:
+    rows = encode_row(envelope(text="no")) + b"\n" + encode_row(envelope(message="no", v=2)) + b"\n"
+    assert decode_rows(rows) == [envelope(message="no", code="unknown", v=3)] * 2

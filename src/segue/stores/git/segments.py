@@ -19,13 +19,15 @@ from pathlib import Path
 import msgspec
 
 from segue.errors import CorruptJournal, InvalidEvent
-from segue.events.codec import decode_row
+from segue.events.codec import decode_row, decode_rows
 from segue.events.envelope import Envelope
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.layout import SessionPaths, write_all
 
 SMALL = 1 << 16
 """Bytes under which a segment is read whole, and so verified, however few lines are wanted."""
+BATCH = 1 << 14
+"""Bytes of rows that are decoded at once: more would only fill the processor's caches."""
 REPAIR = "nothing was changed: copy the session's folder, then repair or remove the damaged lines"
 
 
@@ -39,12 +41,21 @@ class Segment(msgspec.Struct, frozen=True):
     """CRC-32 of those bytes, None when it is not known."""
 
 
+def read_batches(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[list[Envelope]]:
+    """Rows after `after_seq` up to the position, some at a time. Raises CorruptJournal, OSError."""
+    for segment in segments_after(paths, until, after_seq):
+        seq = max(after_seq, segment.first - 1)
+        data, start = data_after(segment, seq), 0
+        while start < len(data):
+            end = data.find(b"\n", start + BATCH) + 1 or len(data)
+            rows = _decoded(segment, seq + 1, data[start:end], paths.session_id)
+            seq, start = seq + len(rows), end
+            yield rows
+
+
 def read_rows(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[Envelope]:
     """Rows after `after_seq` up to the position. Raises CorruptJournal, OSError."""
-    for segment in segments_after(paths, until, after_seq):
-        start = max(after_seq, segment.first - 1)
-        for seq, line in enumerate(lines_after(segment, start), start + 1):
-            yield _checked(segment, seq, line, paths.session_id)
+    return itertools.chain.from_iterable(read_batches(paths, until, after_seq))
 
 
 def read_lines(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[bytes]:
@@ -74,19 +85,30 @@ def segments_after(paths: SessionPaths, until: Position, after_seq: int) -> Iter
 
 def lines_after(segment: Segment, after_seq: int) -> list[bytes]:
     """The lines of its rows after `after_seq`, framing included. Raises CorruptJournal, OSError."""
+    return data_after(segment, after_seq).split(b"\n")[:-1]
+
+
+def data_after(segment: Segment, after_seq: int) -> bytes:
+    """The same lines as they are in the file. Raises CorruptJournal, OSError."""
     wanted, rows = segment.last - after_seq, segment.last - segment.first + 1
     descriptor = os.open(segment.path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         if segment.length > SMALL and wanted * 2 < rows:
             data = _last_lines(descriptor, segment.length, wanted)
         else:
-            data = verified(segment, pread_all(descriptor, segment.length, 0))
+            data = _of_whole(verified(segment, pread_all(descriptor, segment.length, 0)), wanted, rows)
     finally:
         os.close(descriptor)
-    lines = data.split(b"\n")
-    if lines.pop() or len(lines) < wanted or (len(lines) > wanted and len(lines) != rows):
+    if not data.endswith(b"\n") or data.count(b"\n") != wanted:
         raise damage(segment)
-    return lines[-wanted:]
+    return data
+
+
+def _of_whole(data: bytes, wanted: int, rows: int) -> bytes:
+    """The last lines of a segment's data; all of it when it does not hold as many lines as it should."""
+    if wanted == rows or data.count(b"\n") != rows:
+        return data
+    return data[_start_of_last(data, wanted) :]
 
 
 def verified(segment: Segment, data: bytes) -> bytes:
@@ -162,16 +184,20 @@ def seal(paths: SessionPaths, position: Position) -> None:
         os.close(descriptor)
 
 
-def _checked(segment: Segment, seq: int, line: bytes, session_id: str) -> Envelope:
+def _decoded(segment: Segment, first_seq: int, data: bytes, session_id: str) -> list[Envelope]:
+    """The rows of these lines, all checked."""
+    lines = data.count(b"\n")
     try:
-        envelope = decode_row(line)
+        rows = decode_rows(data)
     except InvalidEvent as error:
         raise damage(segment) from error
-    if envelope.seq != seq:
+    if [row.seq for row in rows] != list(range(first_seq, first_seq + lines)):
         raise damage(segment)
-    if envelope.session_id != session_id:
-        raise corrupt(segment.path, seq - segment.first + 1, 0, f"a row of session {envelope.session_id}")
-    return envelope
+    strangers = [row for row in rows if row.session_id != session_id]
+    if strangers:
+        line = strangers[0].seq - segment.first + 1
+        raise corrupt(segment.path, line, 0, f"a row of session {strangers[0].session_id}")
+    return rows
 
 
 def _last_lines(descriptor: int, length: int, count: int) -> bytes:

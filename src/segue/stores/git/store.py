@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from segue.stores.git.layout import SessionPaths
 from segue.stores.git.lease import current_holder
 from segue.stores.git.leases import Leases
 from segue.stores.git.removal import remove
-from segue.stores.git.segments import read_lines, read_rows
+from segue.stores.git.segments import read_batches, read_lines
 from segue.stores.git.session import GitSession
 from segue.stores.git.tail import SEGMENT_BYTES
 from segue.stores.git.watching import watch_rows
@@ -123,7 +124,8 @@ class GitStore:
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
         session = self._session(session_id)
         with naming(session.paths.history, "read"):
-            return _named(session.paths, read_rows(session.paths, session.position(), after_seq))
+            batches = read_batches(session.paths, session.position(), after_seq)
+            return itertools.chain.from_iterable(_named(session.paths, batches))
 
     def read_lines(self, session_id: str, after_seq: int = 0) -> Iterator[bytes]:
         session = self._session(session_id)
