@@ -39,6 +39,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str = ""
     seq: int = 0
     """Of the row that first started it."""
+    ended_seq: int = 0
+    """Of the row that ended it as it is now; 0 while it has no end."""
     started_at: str = ""
     ended_at: str = ""
 
@@ -151,7 +153,9 @@ class CallGraph:
         node = self.nodes.get(self._tools.get(text_or(payload.get("tool_call_id")), ""))
         if node is not None and node.status not in TERMINAL:
             attempt = _attempt(payload, node.attempt)
-            self._put(msgspec.structs.replace(node, status="running", attempt=attempt, ended_at=""))
+            self._put(
+                msgspec.structs.replace(node, status="running", attempt=attempt, ended_seq=0, ended_at="")
+            )
 
     def _tool_result(self, envelope: Envelope, payload: Payload) -> None:
         call_id = text_or(payload.get("tool_call_id"))
@@ -201,6 +205,7 @@ class CallGraph:
             result=payload.get("result"),
             error=_dict_or_none(payload.get("error")),
             usage=_dict_or_none(payload.get("usage")),
+            ended_seq=envelope.seq,
             ended_at=envelope.created_at,
         )
         self._put(ended)
@@ -246,6 +251,7 @@ def _restarted(node: Node, payload: Payload) -> Node:
         context=text_or(payload.get("context")) or node.context,
         result=None,
         error=None,
+        ended_seq=0,
         ended_at="",
     )
 

@@ -57,6 +57,7 @@ def test_a_call_is_one_node_with_all_that_its_rows_say(journal: Any) -> None:
         turn_id="t",
         seq=2,
         started_at="2026-01-01T00:00:02Z",
+        ended_seq=3,
         ended_at="2026-01-01T00:00:03Z",
     )
 
