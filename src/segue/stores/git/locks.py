@@ -1,0 +1,135 @@
+"""The locks that are held for moments: `lock/append` and `lock/commit`.
+
+Taking one is bounded: a process that was stopped while it had it must not hang all others. The refusal names
+that process, which is looked up only then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from segue.errors import SessionBusy
+from segue.stores.admission import no_session
+from segue.stores.git.forks import close_lock, open_lock
+from segue.stores.git.layout import SessionPaths
+
+LOCK_SECONDS = 10.0
+"""How long a lock may be held without a sign of life before those who want it give up."""
+_PAUSES = (0.0001, 0.001)
+"""Seconds between two tries: the first, and the longest."""
+_LOCKS = Path("/proc/locks")
+
+
+def try_lock(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
+    """Raises OSError."""
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock(descriptor: int, session_id: str, name: str, sign: Callable[[], object] = lambda: None) -> None:
+    """Take an exclusive lock. One call to the system when it is free.
+
+    `sign` gives a value that changes while those who have the lock make progress: who is only unlucky goes on
+    waiting. Raises `SessionBusy` naming the process that has it, OSError.
+    """
+    if try_lock(descriptor):
+        return
+    seen, deadline, pause = sign(), time.monotonic() + LOCK_SECONDS, _PAUSES[0]
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            last, seen = seen, sign()
+            if seen == last:
+                raise _held_too_long(descriptor, session_id, name)
+            deadline = time.monotonic() + LOCK_SECONDS
+        time.sleep(pause)
+        pause = min(pause * 1.5, _PAUSES[1])
+
+
+def opened(paths: SessionPaths, path: Path) -> int:
+    """A descriptor for one of the session's locks. Raises `SessionNotFound`, OSError."""
+    try:
+        return open_lock(path)
+    except FileNotFoundError:
+        if not paths.exists():
+            raise no_session(paths.session_id) from None
+    path.parent.mkdir(mode=0o700, exist_ok=True)  # somebody removed the folder of the locks
+    return open_lock(path)
+
+
+def is_current(descriptor: int, path: Path) -> bool:
+    """Whether the file of this descriptor is still the one under that path. Raises OSError."""
+    try:
+        there = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    ours = os.fstat(descriptor)
+    return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
+
+
+@contextlib.contextmanager
+def locked_file(paths: SessionPaths, path: Path) -> Iterator[None]:
+    """Hold one of the session's locks, through a descriptor of our own.
+
+    Raises `SessionBusy`, `SessionNotFound`, OSError.
+    """
+    descriptor = opened(paths, path)
+    try:
+        lock(descriptor, paths.session_id, path.name)
+        while not is_current(descriptor, path):  # the session was deleted, or the file, while we waited
+            close_lock(descriptor)
+            descriptor = opened(paths, path)
+            lock(descriptor, paths.session_id, path.name)
+        yield
+    finally:
+        unlock(descriptor)
+
+
+def unlock(descriptor: int) -> None:
+    """Free the lock and close its descriptor. Freed by name: closing would leave it to whoever has a copy."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    close_lock(descriptor)
+
+
+def append_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[None]:
+    return locked_file(paths, paths.append_lock)
+
+
+def commit_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[None]:
+    return locked_file(paths, paths.commit_lock)
+
+
+def _held_too_long(descriptor: int, session_id: str, name: str) -> SessionBusy:
+    pid = _owner(descriptor)
+    who = "another process" if pid is None else f"process {pid}"
+    if pid is not None and _is_stopped(pid):
+        who += ", which is stopped,"
+    what = f"session {session_id} is busy: {who} has had its {name} lock for {LOCK_SECONDS:g} s"
+    advice = "continue or end that process, then try again"
+    return SessionBusy(f"{what}; nothing was written: {advice}", holder=who.rstrip(","))
+
+
+def _owner(descriptor: int) -> int | None:
+    """The process that took the lock, as this machine's kernel lists it; None when it does not say."""
+    status = os.fstat(descriptor)
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with contextlib.suppress(OSError, ValueError):
+        for line in _LOCKS.read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5] == file and int(words[4]) > 0:
+                return int(words[4])
+    return None
+
+
+def _is_stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    return False
