@@ -6,7 +6,6 @@ Looking costs nothing: the lease is taken and INVOCATION_STARTED written with th
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -123,8 +122,7 @@ class Turn:
     def _open(self, reason: dict[str, Any]) -> InvocationStarted:
         self._require_open()
         if self._lease is None:
-            holder = f"{self.source} (process {os.getpid()})"
-            self._lease = self.journal.acquire(holder=holder, wait=self.wait_seconds)
+            self._lease = self.journal.acquire(holder=self.source, wait=self.wait_seconds)
             recover(self.journal, self._lease)
         return InvocationStarted(
             invocation_id=new_id("inv"),

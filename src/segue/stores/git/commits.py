@@ -22,7 +22,7 @@ from pygit2.enums import ObjectType
 from segue.errors import BlobNotFound
 from segue.stores.git import blobs, repository
 from segue.stores.git.layout import SessionPaths
-from segue.stores.git.lease import locked_file
+from segue.stores.git.locks import commit_lock
 from segue.stores.git.objects import DamagedObject, Objects, add_path, format_commit
 from segue.stores.git.packing import pack_when_many
 from segue.stores.git.segments import lines_after, segments_after
@@ -45,7 +45,7 @@ def commit_session(session: GitSession, messages: list[str]) -> None:
     paths = session.paths
     if not paths.exists():
         return
-    with locked_file(paths.commit_lock):
+    with commit_lock(paths):
         if not paths.exists():
             return
         repository.prepare(paths.git)

@@ -36,11 +36,11 @@ def watch_forks(store: Forkable) -> None:
         _register()
 
 
-def open_lock(path: Path) -> int:
-    """A descriptor to lock the file with, made if it is missing. Raises OSError."""
+def open_lock(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """A descriptor to lock the file with, which is made if it is missing. Raises OSError."""
     with _gate:
         _register()
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
         _descriptors.add(descriptor)
         return descriptor
 

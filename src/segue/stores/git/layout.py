@@ -8,6 +8,7 @@
   lock/turn       flock: the turn lease; content: who has it
   lock/append     flock: held for one append
   lock/commit     flock: held for one commit
+  lock/waiting    flock: processes that wait for the turn lease share it
   context/, files/  blobs under their SHA-256: ab/cdef...
   blobs           one line a blob put, in order: what the next commit has to take
   torn/           bytes that a crash left behind the last complete batch, kept for people
@@ -52,6 +53,7 @@ class SessionPaths:
         self.turn_lock = self.folder / "lock" / "turn"
         self.append_lock = self.folder / "lock" / "append"
         self.commit_lock = self.folder / "lock" / "commit"
+        self.waiting_lock = self.folder / "lock" / "waiting"
         self.blob_log = self.folder / "blobs"
         self.torn = self.folder / "torn"
         self.git = self.folder / ".git"

@@ -8,25 +8,22 @@ would take it from the parent.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
 from segue.errors import SessionBusy
 from segue.ids import utc_now
 from segue.stores.git.layout import SessionPaths
+from segue.stores.git.locks import append_lock, is_current, opened, try_lock, unlock
 from segue.stores.protocol import Lease
 
 SIZE = 1024
 """Bytes of the content, padded with spaces: overwritten in place by one write."""
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 _PROBES = (0.0005, 0.001, 0.002, 0.004)
 """Seconds between tries before a lock counts as taken: `holder()` of somebody else has it for a moment."""
 
@@ -54,17 +51,20 @@ _decode_note = msgspec.json.Decoder(Note).decode
 
 
 def take(paths: SessionPaths, holder: str) -> tuple[Lease, int]:
-    """The lease and the descriptor that holds it. Raises `SessionBusy` when it is taken, OSError."""
-    descriptor = os.open(paths.turn_lock, _OPEN, 0o600)
+    """The lease and the descriptor that holds it.
+
+    Raises `SessionBusy` when it is taken, `SessionNotFound`, OSError.
+    """
+    descriptor = opened(paths, paths.turn_lock)
     try:
-        if not _try_lock(descriptor):
-            note = read_note(paths)
-            raise SessionBusy(
-                f"session {paths.session_id} is busy: {note.describe()}", holder=note.describe()
-            )
+        while _lock(paths, descriptor) and not is_current(descriptor, paths.turn_lock):
+            unlock(
+                descriptor
+            )  # the session was deleted meanwhile, or only this file: then its holder is fenced
+            descriptor = opened(paths, paths.turn_lock)
         with append_lock(paths):
             note = Note(
-                epoch=read_note(paths).epoch + 1,
+                epoch=note_in(descriptor).epoch + 1,
                 token=secrets.token_hex(16),
                 holder=holder.encode("utf-8", "replace").decode()[:160],
                 pid=os.getpid(),
@@ -73,20 +73,22 @@ def take(paths: SessionPaths, holder: str) -> tuple[Lease, int]:
             )
             _write_note(descriptor, note)
     except BaseException:
-        os.close(descriptor)
+        unlock(descriptor)
         raise
     return Lease(paths.session_id, note.epoch, note.token), descriptor
 
 
 def give_back(paths: SessionPaths, lease: Lease, descriptor: int) -> None:
-    """Make the lease stale, then free the lock. Raises OSError, but frees the lock even then."""
+    """Make the lease stale, then free the lock.
+
+    Raises `SessionBusy`, `SessionNotFound`, OSError, but frees the lock even then.
+    """
     try:
         with append_lock(paths):
-            if read_note(paths).token == lease.token:
+            if note_in(descriptor).token == lease.token:
                 _write_note(descriptor, Note(epoch=lease.epoch))
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        unlock(descriptor)
 
 
 def current_holder(paths: SessionPaths) -> str | None:
@@ -129,29 +131,14 @@ def note_in(descriptor: int) -> Note:
     return Note()
 
 
-@contextlib.contextmanager
-def locked_file(path: Path) -> Iterator[int]:
-    """Hold the flock of a file, through a descriptor of our own, which it gives. Raises OSError."""
-    descriptor = os.open(path, _OPEN, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def append_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[int]:
-    return locked_file(paths.append_lock)
-
-
-def _try_lock(descriptor: int) -> bool:
+def _lock(paths: SessionPaths, descriptor: int) -> bool:
+    """True. Raises `SessionBusy` naming the holder, OSError."""
     for pause in (*_PROBES, 0.0):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if try_lock(descriptor):
             return True
-        except BlockingIOError:
-            time.sleep(pause)
-    return False
+        time.sleep(pause)
+    who = read_note(paths).describe()
+    raise SessionBusy(f"session {paths.session_id} is busy: {who} has its turn", holder=who)
 
 
 def _write_note(descriptor: int, note: Note) -> None:

@@ -1,4 +1,4 @@
-"""The locks that are held for moments: `lock/append` and `lock/commit`.
+"""The locks that are held for moments: `lock/append`, `lock/commit`, and that of the change marks.
 
 Taking one is bounded: a process that was stopped while it had it must not hang all others. The refusal names
 that process, which is looked up only then.
@@ -12,11 +12,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from segue.errors import SessionBusy
 from segue.stores.admission import no_session
 from segue.stores.git.forks import close_lock, open_lock
-from segue.stores.git.layout import SessionPaths
+
+if TYPE_CHECKING:
+    from segue.stores.git.layout import SessionPaths
 
 LOCK_SECONDS = 10.0
 """How long a lock may be held without a sign of life before those who want it give up."""
@@ -34,11 +37,11 @@ def try_lock(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def lock(descriptor: int, session_id: str, name: str, sign: Callable[[], object] = lambda: None) -> None:
+def lock(descriptor: int, what: str, sign: Callable[[], object] = lambda: None) -> None:
     """Take an exclusive lock. One call to the system when it is free.
 
-    `sign` gives a value that changes while those who have the lock make progress: who is only unlucky goes on
-    waiting. Raises `SessionBusy` naming the process that has it, OSError.
+    `what` is busy while it is taken. `sign` gives a value that changes while those who have the lock make progress:
+    who is only unlucky goes on waiting. Raises `SessionBusy` naming the process that has it, OSError.
     """
     if try_lock(descriptor):
         return
@@ -47,7 +50,7 @@ def lock(descriptor: int, session_id: str, name: str, sign: Callable[[], object]
         if time.monotonic() > deadline:
             last, seen = seen, sign()
             if seen == last:
-                raise _held_too_long(descriptor, session_id, name)
+                raise _held_too_long(descriptor, what)
             deadline = time.monotonic() + LOCK_SECONDS
         time.sleep(pause)
         pause = min(pause * 1.5, _PAUSES[1])
@@ -82,12 +85,22 @@ def locked_file(paths: SessionPaths, path: Path) -> Iterator[None]:
     """
     descriptor = opened(paths, path)
     try:
-        lock(descriptor, paths.session_id, path.name)
+        lock(descriptor, f"session {paths.session_id}")
         while not is_current(descriptor, path):  # the session was deleted, or the file, while we waited
-            close_lock(descriptor)
+            unlock(descriptor)
             descriptor = opened(paths, path)
-            lock(descriptor, paths.session_id, path.name)
+            lock(descriptor, f"session {paths.session_id}")
         yield
+    finally:
+        unlock(descriptor)
+
+
+@contextlib.contextmanager
+def locked_file_if_free(paths: SessionPaths, path: Path) -> Iterator[bool]:
+    """Like `locked_file`, but gives False when somebody has it, or the session was deleted meanwhile."""
+    descriptor = opened(paths, path)
+    try:
+        yield try_lock(descriptor) and is_current(descriptor, path)
     finally:
         unlock(descriptor)
 
@@ -107,14 +120,15 @@ def commit_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[None]:
     return locked_file(paths, paths.commit_lock)
 
 
-def _held_too_long(descriptor: int, session_id: str, name: str) -> SessionBusy:
+def _held_too_long(descriptor: int, what: str) -> SessionBusy:
     pid = _owner(descriptor)
     who = "another process" if pid is None else f"process {pid}"
     if pid is not None and _is_stopped(pid):
         who += ", which is stopped,"
-    what = f"session {session_id} is busy: {who} has had its {name} lock for {LOCK_SECONDS:g} s"
-    advice = "continue or end that process, then try again"
-    return SessionBusy(f"{what}; nothing was written: {advice}", holder=who.rstrip(","))
+    done = f"{who} has been writing for more than {LOCK_SECONDS:g} s; nothing was written"
+    return SessionBusy(
+        f"{what} is busy: {done}: continue or end that process, then try again", holder=who.rstrip(",")
+    )
 
 
 def _owner(descriptor: int) -> int | None:

@@ -8,13 +8,14 @@ whoever made it died on the way, so the next one finishes it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from segue.stores.git.faults import naming
+from segue.stores.git.forks import open_lock
+from segue.stores.git.locks import lock, unlock
 from segue.stores.ids import id_of
 
 FOLDER = ".dirty"
@@ -52,17 +53,14 @@ def marked(folder: Path) -> list[str]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock on the folder of marks, which is made when it is missing. Raises OSError."""
+    """Hold the lock on the folder of marks, which is made when it is missing. Raises `SessionBusy`, OSError."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = open_lock(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile has the descriptor too
+        lock(descriptor, str(folder.parent))
+        yield
     finally:
-        os.close(descriptor)
+        unlock(descriptor)
 
 
 def _make(mark: Path) -> None:

@@ -14,7 +14,7 @@ from segue.stores.git import acknowledged, marks
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.faults import naming
 from segue.stores.git.layout import SessionPaths
-from segue.stores.git.lease import locked_file
+from segue.stores.git.locks import locked_file_if_free
 from segue.stores.git.tail import SEGMENT_BYTES, Replaced, Tail
 from segue.stores.git.writer import Request
 from segue.stores.protocol import Draft
@@ -64,9 +64,9 @@ class GitSession:
 
     def unmark(self, seq: int) -> bool:
         """Take the change mark away, unless `seq` is not the last row. Raises OSError, `SessionNotFound`."""
-        with locked_file(self.paths.append_lock) as descriptor:
-            if not os.path.samestat(os.fstat(descriptor), os.stat(self.paths.append_lock)):
-                return False  # deleted and made again while we waited
+        with locked_file_if_free(self.paths, self.paths.append_lock) as free:
+            if not free:
+                return False
             position = self._acknowledged()
             if position is None or position.seq != seq or not self._is_complete(position):
                 return False
@@ -138,10 +138,17 @@ class GitSession:
         return size == position.length and not self.paths.segment(position.seq + 1).exists()
 
     def _look(self, position: Position | None) -> Position:
-        """Rows are behind the position: somebody is appending right now, or crashed while appending."""
-        with self._busy:
+        """Rows are behind the position: somebody is appending right now, or crashed while appending.
+
+        Readers do not wait for whoever appends, here or elsewhere, unless nothing says how far they may read.
+        """
+        if not self._busy.acquire(blocking=position is None):
+            assert position is not None
+            return position
+        try:
             try:
-                with self._opened().locked_if_free() as current:
+                tail = self._opened()
+                with tail.locked() if position is None else tail.locked_if_free() as current:
                     found = current or position
             except Replaced:
                 self._close()
@@ -153,6 +160,8 @@ class GitSession:
             finally:
                 if self._tail is not None:
                     self._collect_reports(self._tail)
+        finally:
+            self._busy.release()
         return found or self.position()
 
     def _opened(self) -> Tail:

@@ -192,7 +192,6 @@ class GitStore:
         """In a forked child: no thread of the parent exists here, and none of its locks is ours."""
         for session in self._sessions.values():
             session.forget_after_fork()
-        self._leases.forget_after_fork()
         self._begin()
 
     def _begin(self) -> None:

@@ -10,9 +10,11 @@ from contextlib import contextmanager, suppress
 
 from segue.stores.git import acknowledged
 from segue.stores.git.acknowledged import Position
+from segue.stores.git.forks import close_lock
 from segue.stores.git.healing import Healing
 from segue.stores.git.layout import SessionPaths, heal_meta, sync_directory, write_all
 from segue.stores.git.lease import Note, note_in
+from segue.stores.git.locks import lock, opened, try_lock
 from segue.stores.git.segments import corrupt, seal
 
 SEGMENT_BYTES = 4 << 20
@@ -38,7 +40,7 @@ class Tail:
         self._segment = -1
         self._acknowledged = self._turn = self._lock = -1
         try:
-            self._lock = os.open(paths.append_lock, _OPEN, 0o600)
+            self._lock = opened(paths, paths.append_lock)
             self._turn = os.open(paths.turn_lock, _OPEN, 0o600)
             self._acknowledged = os.open(paths.acknowledged, _OPEN, 0o600)
         except OSError:
@@ -49,9 +51,9 @@ class Tail:
     def locked(self) -> Iterator[Position]:
         """Hold the append lock; gives the position that this append starts from.
 
-        Raises CorruptJournal, Replaced.
+        Raises CorruptJournal, Replaced, `SessionBusy`.
         """
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock(self._lock, f"session {self.paths.session_id}", self._sign)
         try:
             yield self._current()
         finally:
@@ -60,9 +62,7 @@ class Tail:
     @contextmanager
     def locked_if_free(self) -> Iterator[Position | None]:
         """Like `locked`, but gives None when somebody is appending right now."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._lock):
             yield None
             return
         try:
@@ -88,18 +88,30 @@ class Tail:
             raise
 
     def lease_note(self) -> Note:
-        """Who has the turn lease; it cannot change while the append lock is held."""
+        """Who has the turn lease; it cannot change while the append lock is held.
+
+        Raises Replaced when the file of the lease was removed: then whoever had it may not be the only one.
+        """
+        if os.fstat(self._turn).st_nlink == 0:
+            raise Replaced
         return note_in(self._turn)
 
     def close(self) -> None:
         """Close all descriptors. Never unlocks: in a forked child the lock belongs to the parent."""
-        for descriptor in (self._segment, self._acknowledged, self._turn, self._lock):
+        for descriptor in (self._segment, self._acknowledged, self._turn):
             if descriptor >= 0:
                 with suppress(OSError):
                     os.close(descriptor)
+        close_lock(self._lock)
         self._segment = self._acknowledged = self._turn = self._lock = -1
 
+    def _sign(self) -> bytes:
+        """Changes with every append, by whomever."""
+        return os.pread(self._acknowledged, acknowledged.SIZE, 0)
+
     def _current(self) -> Position:
+        if os.fstat(self._lock).st_nlink == 0:  # others lock another file now
+            raise Replaced
         position = acknowledged.read(self._acknowledged, self.position)
         if position is None or self.position is None:
             self._check_not_replaced()
