@@ -1,0 +1,17 @@
+"""The journal of a session: the only writer, and the folds that are kept of it."""
+
+from segue.journal.held import DeltaKind
+from segue.journal.journal import DELTA_BYTES, Journal, open_journal
+from segue.journal.processes import DELTA_SECONDS, EXIT_SECONDS, flush_journals
+from segue.journal.views import View
+
+__all__ = [
+    "DELTA_BYTES",
+    "DELTA_SECONDS",
+    "EXIT_SECONDS",
+    "DeltaKind",
+    "Journal",
+    "View",
+    "flush_journals",
+    "open_journal",
+]
