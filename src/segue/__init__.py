@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from segue.session.runtime import create_runtime
     from segue.session.waits import ask_user
     from segue.session.writer import SessionNodeWriter
+    from segue.tools.tool import Tool, tool
 
 _MODULES = {
     "Run": "segue.agents.function",
     "SessionHandle": "segue.session.context",
     "SessionNodeWriter": "segue.session.writer",
     "ThreadPoolExecutor": "segue.session.context",
+    "Tool": "segue.tools.tool",
     "agentic_function": "segue.agents.function",
     "ask_user": "segue.session.waits",
     "bind": "segue.session.context",
@@ -37,6 +39,7 @@ _MODULES = {
     "current_session": "segue.session.context",
     "default_db": "segue.session.db",
     "session_context": "segue.session.context",
+    "tool": "segue.tools.tool",
 }
 """Public name -> the module that defines it."""
 
@@ -45,6 +48,7 @@ __all__ = [
     "SessionHandle",
     "SessionNodeWriter",
     "ThreadPoolExecutor",
+    "Tool",
     "__version__",
     "agentic_function",
     "ask_user",
@@ -55,6 +59,7 @@ __all__ = [
     "errors",
     "events",
     "session_context",
+    "tool",
 ]
 
 

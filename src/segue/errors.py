@@ -27,6 +27,7 @@
     │   ├── NoModel  MissingExtra  ModelAuthError  ModelRateLimited  ContextTooLong
     │   ├── BadModelRequest  ModelUnavailable  ModelTimeout
     │   └── InvalidReply              the reply is not one of the choices, or not of the schema
+    ├── InvalidArguments              a model's arguments for a tool do not fit; the text is for the model
     └── UsageError                    the caller's words are off (exit code 2)
 
 Signals are not errors: `Suspended` and `Cancelled` derive from BaseException, so that `except Exception`
@@ -207,6 +208,19 @@ class InvalidReply(ModelError):
     def __init__(self, message: str, *, reply: str = "") -> None:
         super().__init__(message)
         self.reply = reply
+
+
+class InvalidArguments(SegueError):
+    """What a model gave a tool is no JSON object, or does not fit the tool's parameters. Nothing was run.
+
+    The text is for the model: which parameter, what was expected, what came. `problems` are its lines alone.
+    """
+
+    code = "invalid_arguments"
+
+    def __init__(self, message: str, *, problems: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.problems = problems or []
 
 
 class UsageError(SegueError):

@@ -32,6 +32,7 @@ PUBLIC = [
     "SessionHandle",
     "SessionNodeWriter",
     "ThreadPoolExecutor",
+    "Tool",
     "__version__",
     "agentic_function",
     "ask_user",
@@ -42,6 +43,7 @@ PUBLIC = [
     "errors",
     "events",
     "session_context",
+    "tool",
 ]
 
 WATCHED = """

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 from segue.agents.options import Options
-from segue.agents.signature import asked
 from segue.errors import RecursionLimit
 from segue.events.facts import CallEnded, CallStarted, Event
 from segue.events.json_values import json_or_reason
@@ -140,3 +139,12 @@ class Call:
     def _leave(self) -> None:
         self._entered.__exit__(None, None, None)
         self._turn.pop(self._frame.node_id)
+
+
+def asked(arguments: dict[str, Any]) -> Any:
+    """What the conversation says a root call was asked: its one text argument as it is, else all arguments."""
+    if len(arguments) == 1:
+        (only,) = arguments.values()
+        if isinstance(only, str):
+            return only
+    return arguments

@@ -12,11 +12,11 @@ import msgspec
 
 from segue.agents.call import Call
 from segue.agents.options import Options, options
-from segue.agents.signature import INJECTED, Signature
 from segue.errors import DefinitionError, NoSession
 from segue.session.ambient import NO_SESSION, current_writer, in_main_thread
 from segue.session.context import session_context
 from segue.session.runtime import Runtime
+from segue.typed.signature import INJECTED, Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,6 +95,7 @@ class BoundMethod:
 
     def __init__(self, function: AgenticFunction[Any, Any], instance: Any) -> None:
         functools.update_wrapper(self, function)
+        self.__signature__ = function.signature.of_method()
         self._function, self._instance = function, instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -84,13 +84,17 @@ def is_deep(data: bytes) -> bool:
     """Whether text that msgspec can read is nested over the limit. Cheap unless it has as many brackets."""
     if len(data) <= 2 * MAX_DEPTH or data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
-    level = [msgspec.json.decode(data)]
-    for _ in range(MAX_DEPTH):
-        level = [
-            item for holder in level for item in _items(holder) if type(item) is dict or type(item) is list
-        ]
+    return nested_deeper(msgspec.json.decode(data), MAX_DEPTH)
+
+
+def nested_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects of a JSON value are nested over so many levels."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [holder for holder in level if type(holder) is dict or type(holder) is list]
         if not level:
             return False
+        level = [item for holder in level for item in _items(holder)]
     return True
 
 

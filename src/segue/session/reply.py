@@ -6,10 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from segue.errors import DefinitionError, InvalidReply
 from segue.events.codec import encode_json
+from segue.typed.annotations import Unresolved
+from segue.typed.build import Indescribable, form_of
+from segue.typed.forms import Anything, Form, Misfits, schema_of
+from segue.typed.strict_json import NotJson, read_json
 
 
 class Wanted(Protocol):
@@ -67,13 +69,13 @@ class Choices:
 
 
 class OfSchema:
-    """A JSON value of a type (anything msgspec describes, or a pydantic model) or of a JSON schema given as a dict."""
+    """A JSON value of a type that `segue.typed` knows, or of a JSON schema given as a dict."""
 
     choices: list[str] = []
 
     def __init__(self, wanted: Any) -> None:
-        self._type = None if isinstance(wanted, dict) else wanted
-        inner = wanted if isinstance(wanted, dict) else _schema_of(wanted)
+        self._form: Form = Anything() if isinstance(wanted, dict) else _form_of(wanted)
+        inner = wanted if isinstance(wanted, dict) else schema_of(self._form)
         self._wrapped = inner.get("type") != "object"
         self.schema: dict[str, Any] | None = _wrap(inner) if self._wrapped else inner
         text = encode_json(self.schema).decode()
@@ -82,11 +84,11 @@ class OfSchema:
 
     def parse(self, text: str) -> Any:
         try:
-            value = msgspec.json.decode(_json_text(text))
+            value = read_json(_json_text(text))
             if self._wrapped:
                 value = value["value"]
-            return value if self._type is None else _convert(value, self._type)
-        except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+            return self._form.convert(value, "")
+        except (NotJson, Misfits, KeyError, TypeError) as error:
             raise InvalidReply(
                 f"the reply is not of the schema: {error}: {text[:200]!r}", reply=text
             ) from error
@@ -110,27 +112,14 @@ def _json_text(text: str) -> str:
     return fenced[1] if fenced else text.strip()
 
 
-def _schema_of(wanted: Any) -> dict[str, Any]:
-    if hasattr(wanted, "model_json_schema"):  # a pydantic model
-        return dict(wanted.model_json_schema())
+def _form_of(wanted: Any) -> Form:
     try:
-        schema = msgspec.json.schema(wanted)
-    except TypeError as error:
+        return form_of(wanted)
+    except (Indescribable, Unresolved) as error:
         raise DefinitionError(f"schema={wanted!r} cannot be described as a JSON schema: {error}") from error
-    if "$ref" not in schema:
-        return schema
-    definitions = schema["$defs"]
-    top = definitions[schema["$ref"].rpartition("/")[2]]
-    return {**top, "$defs": definitions} if "$ref" in str(definitions) else dict(top)
 
 
 def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     value = {key: part for key, part in schema.items() if key != "$defs"}
     return {"type": "object", "properties": {"value": value}, "required": ["value"], **definitions}
-
-
-def _convert(value: Any, wanted: Any) -> Any:
-    if hasattr(wanted, "model_validate"):
-        return wanted.model_validate(value)
-    return msgspec.convert(value, wanted)

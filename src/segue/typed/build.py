@@ -1,0 +1,271 @@
+"""The form of an annotation."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc as abc
+import enum
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from segue.events.json_values import to_json
+from segue.typed import others
+from segue.typed.annotations import Scope
+from segue.typed.described import LENGTH, ORDER, Words, words_of
+from segue.typed.docstrings import documented
+from segue.typed.forms import (
+    Anything,
+    Described,
+    Field,
+    Form,
+    Items,
+    Later,
+    Limited,
+    Mapping,
+    Named,
+    OneOf,
+    Record,
+    Tuple,
+    Union,
+)
+from segue.typed.records import Part, parts_of
+from segue.typed.scalars import SCALARS, Scalar
+
+
+class Indescribable(Exception):
+    """A type has no form in JSON: the text names it and says what to use."""
+
+
+def form_of(annotation: Any, scope: Scope | None = None) -> Form:
+    """The form of an annotation; text in it is looked up in `scope`.
+
+    Raises `Indescribable`, and `Unresolved` for a name that is not there.
+    """
+    return Forms().form(annotation, scope or Scope({}, {}))
+
+
+def json_default(form: Form, default: Any) -> Any:
+    """A default as the schema can say it; UNSET for one that has no JSON form."""
+    try:
+        image = to_json(default)
+        form.convert(image, "", lenient=False)
+    except Exception:  # whatever a value's own methods raise: the schema then says nothing of it
+        return msgspec.UNSET
+    return image
+
+
+_ANYTHING = (Any, object, inspect.Parameter.empty)
+_LISTS: dict[Any, Callable[[list[Any]], Any]] = {
+    list: list,
+    collections.deque: collections.deque,
+    abc.Sequence: list,
+    abc.MutableSequence: list,
+    abc.Collection: list,
+    abc.Iterable: list,
+}
+_SETS: dict[Any, Callable[[list[Any]], Any]] = {
+    set: set,
+    frozenset: frozenset,
+    abc.Set: set,
+    abc.MutableSet: set,
+}
+_DICTS = (dict, abc.Mapping, abc.MutableMapping)
+_QUALIFIERS = (typing.Required, typing.NotRequired, typing.Final)
+_UNIONS = (typing.Union, types.UnionType)
+
+
+class Forms:
+    """Of the annotations of one schema: a class in it has one form, however often it is used."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Form] = {}
+        """Forms by type; `Later` while one is being made."""
+
+    def form(self, annotation: Any, scope: Scope) -> Form:
+        if isinstance(annotation, str):
+            annotation = scope.resolve(annotation)
+        if isinstance(annotation, typing.ForwardRef):  # an alias that names itself
+            key = (annotation.__forward_arg__, id(scope.module))
+            return self._once(
+                key, lambda: self._named(annotation.__forward_arg__, scope.resolve(annotation), scope)
+            )
+        if any(annotation is anything for anything in _ANYTHING):
+            return Anything()
+        if isinstance(annotation, typing.TypeVar):
+            return self.form(scope.variables.get(annotation, annotation.__bound__ or Any), scope)
+        if hasattr(annotation, "__supertype__"):  # NewType
+            return self.form(annotation.__supertype__, scope)
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        if origin is typing.Annotated:
+            return self._annotated(annotation, scope)
+        if origin in _QUALIFIERS:
+            return self.form(arguments[0], scope)
+        if origin is typing.Literal:
+            return OneOf([(_image(value), value) for value in arguments])
+        if origin in _UNIONS:
+            return self._union(arguments, scope)
+        if hasattr(origin or annotation, "__value__"):  # a type alias statement
+            return self._alias(annotation, scope)
+        plain = [
+            scope.variables.get(item, item) if isinstance(item, typing.TypeVar) else item
+            for item in arguments
+        ]
+        return self._class(annotation, origin or annotation, plain, scope)
+
+    def _class(self, annotation: Any, cls: Any, arguments: Sequence[Any], scope: Scope) -> Form:
+        if cls is None or cls is typing.LiteralString:
+            cls = type(None) if cls is None else str
+        if not isinstance(cls, type):
+            raise Indescribable(f"{_name(annotation)} has no form in JSON")
+        if cls in SCALARS:
+            return SCALARS[cls]
+        if cls in _LISTS or cls in _SETS:
+            return self._items(cls, arguments, scope)
+        if cls is tuple:
+            return self._tuple(annotation, arguments, scope)
+        if cls in _DICTS:
+            key, item = arguments or (str, Any)
+            return Mapping(self._key(key, scope), self.form(item, scope))
+        if issubclass(cls, enum.Enum):
+            return _enum(cls)
+        if hasattr(cls, "__get_pydantic_core_schema__"):
+            return others.pydantic_form(annotation, Indescribable)
+        return self._once(
+            (cls, *map(repr, arguments)), lambda: self._record(annotation, cls, arguments, scope)
+        )
+
+    def _once(self, key: Any, make: Callable[[], Form]) -> Form:
+        """The form under that key, made once; inside its own making, what will be it."""
+        if key in self._made:
+            return self._made[key]
+        later = Later()
+        self._made[key] = later
+        later.form = self._made[key] = make()
+        return later.form
+
+    def _named(self, name: str, annotation: Any, scope: Scope) -> Form:
+        return Named(name, self.form(annotation, scope))
+
+    def _alias(self, annotation: Any, scope: Scope) -> Form:
+        alias = typing.get_origin(annotation) or annotation
+        variables = dict(zip(alias.__type_params__, typing.get_args(annotation), strict=False))
+        inside = Scope(scope.module, scope.local, {**scope.variables, **variables})
+        return self._once(_key(annotation), lambda: self._named(alias.__name__, alias.__value__, inside))
+
+    def _items(self, cls: Any, arguments: Sequence[Any], scope: Scope) -> Form:
+        (item,) = arguments or (Any,)
+        if cls not in _SETS:
+            return Items(self.form(item, scope), _LISTS[cls])
+        inner = typing.get_origin(item) or item
+        if isinstance(inner, type) and inner is not object and getattr(inner, "__hash__", None) is None:
+            raise Indescribable(
+                f"a set cannot hold {_name(item)}, which has no hash: use list[{_name(item)}]"
+            )
+        return Items(self.form(item, scope), _SETS[cls], unique=True)
+
+    def _tuple(self, annotation: Any, arguments: Sequence[Any], scope: Scope) -> Form:
+        if annotation in (tuple, typing.Tuple):  # noqa: UP006 a user's annotation may be it
+            return Items(Anything(), tuple)
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return Items(self.form(arguments[0], scope), tuple)
+        return Tuple([self.form(item, scope) for item in arguments])
+
+    def _key(self, annotation: Any, scope: Scope) -> Form:
+        form = self.form(annotation, scope)
+        if isinstance(form, (Items, Tuple, Mapping, Record, Later)):
+            raise Indescribable(
+                f"the keys of an object are text in JSON: {_name(annotation)} cannot be a key"
+            )
+        return form
+
+    def _union(self, arguments: Sequence[Any], scope: Scope) -> Form:
+        members = [self.form(item, scope) for item in arguments if item is not msgspec.UnsetType]
+        return members[0] if len(members) == 1 else Union(members)
+
+    def _annotated(self, annotation: Any, scope: Scope) -> Form:
+        words = words_of(annotation.__metadata__)
+        if words.foreign:
+            return others.pydantic_form(annotation, Indescribable)
+        form = _limited(self.form(annotation.__origin__, scope), words)
+        return Described(form, words.description, words.extra) if words.description or words.extra else form
+
+    def _record(self, annotation: Any, cls: type, arguments: Sequence[Any], scope: Scope) -> Form:
+        parts = parts_of(cls, scope)
+        if parts is None:
+            return others.msgspec_form(annotation, _name(annotation), Indescribable)
+        doc = documented(_own_doc(cls))
+        inside = scope.inside(cls, arguments)
+        return Record(
+            _name(annotation),
+            [self._field(cls, part, doc.parameters, inside) for part in parts.parts],
+            parts.make,
+            description=doc.text,
+            tag=parts.tag,
+            positional=parts.positional,
+        )
+
+    def _field(self, cls: type, part: Part, said: dict[str, str], scope: Scope) -> Field:
+        try:
+            form = self.form(part.annotation, scope)
+        except Indescribable as error:
+            raise Indescribable(f"{part.name!r} of {_name(cls)}: {error}") from error
+        default = msgspec.UNSET if part.default is msgspec.UNSET else json_default(form, part.default)
+        return Field(part.name, part.key, form, part.required, said.get(part.name, ""), default)
+
+
+def _limited(form: Form, words: Words) -> Form:
+    if not words.limits:
+        return form
+    if isinstance(form, Union):  # each limit is of the members that can have it
+        return Union(
+            [member if member is SCALARS[type(None)] else _limited(member, words) for member in form.members]
+        )
+    able: Sequence[str] = ()
+    if isinstance(form, Scalar):
+        able = (*ORDER, *LENGTH, "pattern") if form.cls is str else LENGTH if form.sized else ORDER
+    elif isinstance(form, (Items, Mapping)):
+        able = LENGTH
+    elif isinstance(form, Limited):
+        able = form.able
+    for name in words.limits:
+        if name not in able:
+            raise Indescribable(f"the limit {name} does not apply to {form.expected}")
+    return Limited(form, words.limits, able)
+
+
+def _enum(cls: type[enum.Enum]) -> Form:
+    members = [(_image(member), member) for member in cls]
+    if not members:
+        raise Indescribable(f"the Enum {cls.__name__} has no members")
+    return OneOf(members, documented(_own_doc(cls)).text)
+
+
+def _image(value: Any) -> Any:
+    return to_json(value)
+
+
+def _own_doc(cls: type) -> str:
+    """Not what was inherited, or made by dataclass and NamedTuple."""
+    doc = cls.__dict__.get("__doc__") or ""
+    made = (f"{cls.__name__}(", "An enumeration.")
+    return "" if not isinstance(doc, str) or doc.startswith(made) else doc
+
+
+def _key(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:  # metadata that has no hash
+        return repr(value)
+    return value
+
+
+def _name(annotation: Any) -> str:
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return annotation.__qualname__.rpartition(".")[2]
+    return re.sub(r"\b[\w.]+\.(<locals>\.)?", "", str(annotation))

@@ -1,0 +1,45 @@
+"""Forms of types that another library converts by its own rules."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import msgspec
+
+from segue.typed.forms import Form, Misfits
+from segue.typed.schemas import Definitions
+
+
+def pydantic_form(annotation: Any, problem: type[Exception]) -> Form:
+    """What pydantic declares, pydantic validates. It is imported only here: whoever has such a type has it already."""
+    made: Form = importlib.import_module("segue.typed.pydantic_form").PydanticForm(annotation, problem)
+    return made
+
+
+def msgspec_form(annotation: Any, name: str, problem: type[Exception]) -> Form:
+    """An attrs class, or a Struct that is an array."""
+    try:
+        (_,), _ = msgspec.json.schema_components((annotation,))
+    except TypeError as error:
+        raise problem(
+            f"{name} has no form in JSON: use a dataclass, a TypedDict, a NamedTuple, a msgspec Struct or a pydantic"
+            " model"
+        ) from error
+    return _MsgspecForm(annotation, name)
+
+
+class _MsgspecForm:
+    def __init__(self, annotation: Any, name: str) -> None:
+        self._annotation, self._name = annotation, name
+        self.expected = f"a {name}"
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        whole = msgspec.json.schema(self._annotation)
+        return definitions.refer(self, self._name, lambda names: names.adopt(whole))
+
+    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+        try:
+            return msgspec.convert(value, self._annotation)
+        except msgspec.ValidationError as error:
+            raise Misfits([f"{at or 'it'}: {error}"]) from error

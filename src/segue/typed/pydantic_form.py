@@ -1,0 +1,43 @@
+"""Forms of pydantic's models and of what else only pydantic understands, such as validators in `Annotated`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic
+
+from segue.typed.forms import Misfits, member, opened, shown
+from segue.typed.schemas import Definitions
+
+
+class PydanticForm:
+    def __init__(self, annotation: Any, problem: type[Exception]) -> None:
+        self._name = getattr(annotation, "__name__", "value")
+        self.expected = f"a {self._name}"
+        try:
+            self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotation)
+            self._schema = self._adapter.json_schema()
+        except (pydantic.PydanticUserError, TypeError, NameError) as error:
+            raise problem(
+                f"pydantic cannot describe {self._name}: {str(error).partition(chr(10))[0]}"
+            ) from error
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        return definitions.refer(self, self._name, lambda names: names.adopt(self._schema))
+
+    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+        try:
+            return self._adapter.validate_python(opened(value, lenient))
+        except pydantic.ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            raise Misfits(
+                [_line(at, problem["loc"], problem["msg"], problem["input"]) for problem in found]
+            ) from error
+        except Exception as error:  # a validator of the model's own
+            raise Misfits([f"{at or 'it'}: {error or type(error).__name__}"]) from error
+
+
+def _line(at: str, place: tuple[Any, ...], message: str, got: Any) -> str:
+    for part in place:
+        at = f"{at}[{part}]" if isinstance(part, int) else member(at, part)
+    return f"{at or 'it'}: {message}, got {shown(got)}"
