@@ -16,6 +16,7 @@ from segue.events.codec import encode_json, encode_row
 from segue.events.envelope import Envelope
 from segue.events.json_values import to_json
 from segue.journal import Journal
+from segue.stores.protocol import Stop
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -73,7 +74,7 @@ class StreamJson:
 
     def begin(self, journal: Journal, after_seq: int) -> None:
         self._journal, self._seen = journal, after_seq
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._thread = threading.Thread(target=self._follow, name="segue-stream-json", daemon=True)
         self._thread.start()
 

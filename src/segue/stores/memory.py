@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 import threading
@@ -21,7 +22,12 @@ from segue.stores.admission import (
     no_session,
 )
 from segue.stores.ids import check_session_id
-from segue.stores.protocol import Draft, Lease
+from segue.stores.protocol import Draft, Lease, Stop
+
+BATCH = 256
+"""Rows that a watcher is given at once, at most."""
+LOOK_AT_STOP = 0.05
+"""Seconds within which a watcher notices a `stop` that cannot wake it."""
 
 
 class _Session:
@@ -139,18 +145,32 @@ class MemoryStore:
     def watch(
         self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None
     ) -> Iterator[list[Envelope]]:
-        self._session(session_id)
-        return self._watch(session_id, after_seq, stop or threading.Event())
+        return self._watch(self._session(session_id), session_id, after_seq, stop or Stop())
 
-    def _watch(self, session_id: str, after_seq: int, stop: threading.Event) -> Iterator[list[Envelope]]:
-        while not stop.is_set():
-            with self._changed:
-                lines = self._session(session_id).lines[after_seq:]
-                if not lines:
-                    self._changed.wait(0.05)  # `stop` is a plain event: it cannot wake us
-                    continue
-            after_seq += len(lines)
-            yield [decode_row(line) for line in lines]
+    def _watch(
+        self, session: _Session, session_id: str, after_seq: int, stop: threading.Event
+    ) -> Iterator[list[Envelope]]:
+        with stop.waking(self._wake) if isinstance(stop, Stop) else contextlib.nullcontext():
+            while lines := self._next_lines(session, session_id, after_seq, stop):
+                after_seq += len(lines)
+                yield [decode_row(line) for line in lines]
+
+    def _next_lines(
+        self, session: _Session, session_id: str, after_seq: int, stop: threading.Event
+    ) -> list[bytes]:
+        """Those after `after_seq`, once there are some; none when the watch is over."""
+        with self._changed:
+            while not stop.is_set() and not self._closed:
+                if self._session(session_id) is not session:
+                    raise no_session(session_id)
+                if lines := session.lines[after_seq : after_seq + BATCH]:
+                    return lines
+                self._changed.wait(None if isinstance(stop, Stop) else LOOK_AT_STOP)
+        return []
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def acquire(self, session_id: str, *, holder: str, wait: float = 0.0) -> Lease:
         deadline = time.monotonic() + wait
@@ -191,6 +211,7 @@ class MemoryStore:
 
     def close(self) -> None:
         self._closed = True
+        self._wake()
 
     def _session(self, session_id: str) -> _Session:
         session = self._sessions.get(check_session_id(session_id))

@@ -24,8 +24,9 @@ which names path and cause.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -55,6 +56,28 @@ class Lease(msgspec.Struct, frozen=True):
     """Grows with every acquisition; a store refuses a lease whose epoch is not the current one."""
     token: str
     """Random, names this acquisition."""
+
+
+class Stop(threading.Event):
+    """Ends a watch, or several. Setting it wakes them at once, wherever they wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wakers: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        super().set()
+        for wake in list(self._wakers):
+            wake()
+
+    @contextlib.contextmanager
+    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """For stores: call `wake` whenever this is set, inside the with-block."""
+        self._wakers.append(wake)
+        try:
+            yield
+        finally:
+            self._wakers.remove(wake)
 
 
 class Store(Protocol):
@@ -139,7 +162,12 @@ class Store(Protocol):
     def watch(
         self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None
     ) -> Iterator[list[Envelope]]:
-        """Batches of rows after `after_seq`, now and as they become visible, until `stop` is set."""
+        """Batches of rows after `after_seq`, now and as they become visible, until `stop` is set or the store closed.
+
+        A `Stop` ends the wait for rows at once, any other event within 50 ms. There is no queue: a slow reader costs no
+        memory, and finds the rows when it asks for them. Raises `SessionNotFound` when the session is deleted, also
+        when one under the same id was made since.
+        """
         ...
 
     def acquire(self, session_id: str, *, holder: str, wait: float = 0.0) -> Lease:

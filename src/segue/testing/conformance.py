@@ -33,7 +33,7 @@ from segue.errors import (
     StorageError,
 )
 from segue.events.codec import decode_json
-from segue.stores.protocol import Lease, Store
+from segue.stores.protocol import Lease, Stop, Store
 from segue.testing.process_conformance import MultiProcessConformance
 from segue.testing.store_process import control_row, turn_row
 
@@ -313,12 +313,43 @@ class StoreConformance:
             seen = [watcher.result(timeout=60) for watcher in watchers]
         assert seen == [list(range(1, 101)), list(range(1, 101)), list(range(2, 101))]
 
-    def test_a_watcher_ends_when_it_is_stopped(self, store: Store) -> None:
-        stop = threading.Event()
+    @pytest.mark.parametrize("make", [Stop, threading.Event])
+    def test_a_watcher_ends_when_it_is_stopped(self, store: Store, make: type[threading.Event]) -> None:
+        stop = make()
         with ThreadPoolExecutor(1) as pool:
             watcher = pool.submit(lambda: list(store.watch(SESSION, stop=stop)))
             stop.set()
             assert watcher.result(timeout=30) == []
+
+    def test_a_watcher_ends_when_the_store_is_closed(self, store: Store) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            watcher = pool.submit(lambda: list(store.watch(SESSION)))
+            store.close()
+            assert watcher.result(timeout=30) == []
+        assert list(store.watch(SESSION)) == []
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_a_watcher_of_a_deleted_session_is_told_so(self, store: Store, again: bool) -> None:
+        """Also when another one was made under its id: its rows are another journal's."""
+        store.append(SESSION, [control_row()])
+        watcher = store.watch(SESSION)
+        next(watcher)
+        store.delete(SESSION)
+        if again:
+            store.create(SESSION)
+            store.append(SESSION, [control_row(), control_row()])
+        with pytest.raises(SessionNotFound):
+            next(watcher)
+
+    @pytest.mark.parametrize("waiting", [1, 2000])
+    def test_a_slow_watcher_finds_the_rows_when_it_asks(self, store: Store, waiting: int) -> None:
+        store.append(SESSION, [control_row()])
+        watcher = store.watch(SESSION)
+        seen = [row.seq for row in next(watcher)]
+        store.append(SESSION, [control_row() for _ in range(waiting)])
+        while len(seen) < waiting + 1:
+            seen += [row.seq for row in next(watcher)]
+        assert seen == list(range(1, waiting + 2))
 
     # 7: deletion
 

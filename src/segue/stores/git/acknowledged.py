@@ -16,6 +16,7 @@ import zlib
 import msgspec
 
 SIZE = 96
+NAME = "acknowledged"
 _LINE = re.compile(rb"segue1 (\d{12}) (\d{15}) (\d{12}) ([0-9a-f]{8}) ([0-9a-f]{8}) +\n")
 _RETRIES = 50
 

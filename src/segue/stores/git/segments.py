@@ -45,12 +45,17 @@ def read_batches(paths: SessionPaths, until: Position, after_seq: int) -> Iterat
     """Rows after `after_seq` up to the position, some at a time. Raises CorruptJournal, OSError."""
     for segment in segments_after(paths, until, after_seq):
         seq = max(after_seq, segment.first - 1)
-        data, start = data_after(segment, seq), 0
-        while start < len(data):
-            end = data.find(b"\n", start + BATCH) + 1 or len(data)
-            rows = _decoded(segment, seq + 1, data[start:end], paths.session_id)
-            seq, start = seq + len(rows), end
-            yield rows
+        yield from decoded(segment, seq + 1, data_after(segment, seq), paths.session_id)
+
+
+def decoded(segment: Segment, first_seq: int, data: bytes, session_id: str) -> Iterator[list[Envelope]]:
+    """The rows of these lines of a segment, some at a time. Raises CorruptJournal."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + BATCH) + 1 or len(data)
+        rows = _decoded(segment, first_seq, data[start:end], session_id)
+        first_seq, start = first_seq + len(rows), end
+        yield rows
 
 
 def read_rows(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[Envelope]:

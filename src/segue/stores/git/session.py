@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from segue.events.codec import lines_bytes
 from segue.stores.admission import check_drafts, check_epoch, check_seq, no_session
 from segue.stores.git import acknowledged, marks
 from segue.stores.git.acknowledged import Position
+from segue.stores.git.bell import Bell
 from segue.stores.git.faults import naming
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.locks import locked_file_if_free
@@ -28,7 +28,10 @@ class GitSession:
     def __init__(self, paths: SessionPaths, segment_bytes: int = SEGMENT_BYTES) -> None:
         self.paths = paths
         self.segment_bytes = segment_bytes
-        self.published = threading.Condition()
+        self.bell = Bell()
+        """Rings when rows were published here, or the kernel says that they were elsewhere."""
+        self.closed = False
+        """Whether its store was closed: nobody watches any more."""
         self.reports: list[str] = []
         self.recent_objects: dict[str, bytes] = {}
         """Trees and commit of the last commit made here: the committer's."""
@@ -52,8 +55,7 @@ class GitSession:
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
-        with self.published:
-            self.published.notify_all()
+        self.bell.ring()
 
     def position(self) -> Position:
         """How far readers may read. Heals what a crash left behind. Raises OSError, CorruptJournal."""
@@ -73,6 +75,11 @@ class GitSession:
             self.paths.mark.unlink(missing_ok=True)
             return True
 
+    def close(self) -> None:
+        """Its store is closed: whoever watches stops."""
+        self.closed = True
+        self.bell.ring()
+
     def close_if_idle(self) -> None:
         """Give the descriptors back; they are opened again when needed."""
         if self._busy.acquire(blocking=False):
@@ -83,7 +90,7 @@ class GitSession:
 
     def forget_after_fork(self) -> None:
         """In a forked child: close what was inherited, unlock nothing, begin anew."""
-        self.published = threading.Condition()
+        self.bell = Bell()
         self._busy = threading.Lock()
         self._close()
 
@@ -145,24 +152,38 @@ class GitSession:
         if not self._busy.acquire(blocking=position is None):
             assert position is not None
             return position
+        kept = self._tail is not None
         try:
-            try:
-                tail = self._opened()
-                with tail.locked() if position is None else tail.locked_if_free() as current:
-                    found = current or position
-            except Replaced:
-                self._close()
-                found = None
-            except OSError as error:
-                if position is None or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                    raise
-                found = position  # we may only read: what is acknowledged is enough
-            finally:
-                if self._tail is not None:
-                    self._collect_reports(self._tail)
+            found = self._being_appended(position) or self._healed(position)
+        except Replaced:
+            found = None
+        except OSError as error:
+            if position is None or error.errno not in marks.READ_ONLY:
+                raise
+            found = position  # we may only read: what is acknowledged is enough
         finally:
+            if not kept:  # readers of thousands of sessions keep no files open
+                self._close()
             self._busy.release()
         return found or self.position()
+
+    def _being_appended(self, position: Position | None) -> Position | None:
+        """How far to read when somebody is appending, or was a moment ago: None after a crash."""
+        if position is None:
+            return None
+        with locked_file_if_free(self.paths, self.paths.append_lock) as free:
+            if not free:
+                return position
+            position = self._acknowledged()
+            return position if position is not None and self._is_complete(position) else None
+
+    def _healed(self, position: Position | None) -> Position | None:
+        tail = self._opened()
+        try:
+            with tail.locked() if position is None else tail.locked_if_free() as current:
+                return current or position
+        finally:
+            self._collect_reports(tail)
 
     def _opened(self) -> Tail:
         if self._tail is None:

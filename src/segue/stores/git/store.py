@@ -27,7 +27,7 @@ from segue.stores.git.tail import SEGMENT_BYTES
 from segue.stores.git.watching import watch_rows
 from segue.stores.git.writer import Request, Writer
 from segue.stores.ids import check_session_id
-from segue.stores.protocol import Draft, Lease
+from segue.stores.protocol import Draft, Lease, Stop
 
 OPEN_SESSIONS = 64
 """Sessions whose files stay open, four descriptors each, the most recently used ones."""
@@ -72,6 +72,7 @@ class GitStore:
                 self._leases.abandon(lease)
         with self._lock:
             self._sessions.pop(session_id, None)
+        session.bell.ring()
         session.close_if_idle()
 
     def marked(self) -> list[str]:
@@ -135,7 +136,10 @@ class GitStore:
     def watch(
         self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None
     ) -> Iterator[list[Envelope]]:
-        return watch_rows(self._session(session_id), after_seq, stop or threading.Event())
+        session = self._session(session_id)
+        if self._closed:
+            session.close()
+        return watch_rows(session, after_seq, stop or Stop())
 
     def acquire(self, session_id: str, *, holder: str, wait: float = 0.0) -> Lease:
         paths = self._session(session_id).paths
@@ -182,6 +186,8 @@ class GitStore:
             return
         self._closed = True
         self._writer.stop()
+        for session in list(self._sessions.values()):
+            session.close()
         self._committer.stop(CLOSE_SECONDS)
         self._leases.release_all()
         with self._lock:
