@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from segue.models.protocol import ModelRequest
+from segue.typed.schemas import Definitions
 
 LONGEST_TEXT = 2000
 """Characters of a string in a structured reply, where the schema gives no limit: a small model may never
@@ -31,11 +32,10 @@ def choice_grammar(choices: list[str]) -> str:
 
 def tool_schema(tools: list[dict[str, Any]], reply: dict[str, Any] | None) -> dict[str, Any]:
     """Either one call, `{"tool": NAME, "arguments": {...}}`, or `{"reply": ...}`."""
-    forms = [_call_form(tool["function"]) for tool in tools]
-    parts = [form["properties"]["arguments"] for form in forms] + ([reply] if reply else [])
-    definitions = {name: made for part in parts for name, made in part.get("$defs", {}).items()}
-    schema = {"anyOf": [*forms, _object(reply=reply or {"type": "string"})]}
-    return schema | ({"$defs": definitions} if definitions else {})
+    definitions = Definitions()  # two tools may each have a part of the same name
+    forms = [_call_form(tool["function"], definitions) for tool in tools]
+    form = definitions.adopt(reply or {"type": "string"})
+    return definitions.finish({"anyOf": [*forms, _object(reply=form)]})
 
 
 def tool_instructions(tools: list[dict[str, Any]]) -> str:
@@ -73,9 +73,9 @@ def _literal(text: str) -> str:
     return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
 
 
-def _call_form(function: dict[str, Any]) -> dict[str, Any]:
+def _call_form(function: dict[str, Any], definitions: Definitions) -> dict[str, Any]:
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
-    return _object(tool={"const": function["name"]}, arguments=parameters)
+    return _object(tool={"const": function["name"]}, arguments=definitions.adopt(parameters))
 
 
 def _object(**properties: Any) -> dict[str, Any]:
@@ -84,5 +84,10 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 
 def _describe(function: dict[str, Any]) -> str:
-    parameters = json.dumps(function.get("parameters", {}).get("properties", {}), ensure_ascii=False)
-    return f"- {function['name']}: {function.get('description', '')} Arguments: {parameters}"
+    schema = function.get("parameters", {})
+    listed = f"- {function['name']}: {function.get('description', '')} Arguments: {_text(schema.get('properties', {}))}"
+    return f"{listed} where $defs are {_text(schema['$defs'])}" if "$defs" in schema else listed
+
+
+def _text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, ensure_ascii=False)

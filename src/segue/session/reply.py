@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from segue.errors import DefinitionError, InvalidReply
 from segue.events.codec import encode_json
 from segue.typed.annotations import Unresolved
-from segue.typed.build import Indescribable, form_of
-from segue.typed.forms import Anything, Form, Misfits, schema_of
+from segue.typed.build import form_of
+from segue.typed.forms import Anything, Form, Indescribable, Misfits, schema_of
 from segue.typed.strict_json import NotJson, read_json
 
 

@@ -6,8 +6,6 @@ import contextlib
 import copy
 import functools
 import inspect
-import math
-import re
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
@@ -16,9 +14,12 @@ import msgspec
 
 from segue.errors import DefinitionError
 from segue.tools.arguments import arguments_of, misfit
+from segue.tools.callables import doc_of, fixed_arguments, is_async, is_unbound, naming
+from segue.tools.options import Options, checked_name, options_of
 from segue.typed.annotations import Unresolved, function_of
 from segue.typed.docstrings import documented
-from segue.typed.forms import Misfits, Record
+from segue.typed.forms import Misfits
+from segue.typed.records import Record
 from segue.typed.schemas import Definitions
 from segue.typed.signature import Signature
 
@@ -27,16 +28,6 @@ R = TypeVar("R")
 
 INJECTED = ("runtime", "idempotency_key")
 """Parameters that Segue fills in: the runtime, and a key that stays the same when a call is tried again."""
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    name: str | None = None
-    description: str | None = None
-    needs_approval: bool | Callable[[dict[str, Any]], object] = False
-    idempotent: bool = False
-    timeout: float | None = None
 
 
 class Tool(Generic[P, R]):
@@ -47,24 +38,24 @@ class Tool(Generic[P, R]):
     """
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
-        named = _named(function)
-        functools.update_wrapper(self, named, updated=())
+        holder = naming(function)
+        functools.update_wrapper(self, holder, updated=())
         self.__wrapped__ = self.function = function
         self.options = options
-        self.origin = f"{named.__module__}:{named.__qualname__}"
+        self.origin = f"{holder.__module__}:{holder.__qualname__}"
         """Where the function is: `module:qualified.name`."""
-        self.name = _checked_name(options.name if options.name is not None else named.__name__, self.origin)
-        self.is_async = _is_async(function)
-        self._doc = documented(_doc_of(function, named))
+        self.name = checked_name(options.name if options.name is not None else holder.__name__, self.origin)
+        self.is_async = is_async(function)
+        self._doc = documented(doc_of(holder))
         self.description = self._doc.text if options.description is None else options.description
-        self._of_instance = _is_unbound(function)
+        self._of_instance = is_unbound(function)
         self._parameters: _Parameters | None = None
         with contextlib.suppress(Unresolved):  # a name that comes later in its module: looked up again on use
             self._parameters = self._read_parameters()
 
     @property
     def idempotent(self) -> bool:
-        """Whether running it twice with the same arguments does no more than running it once."""
+        """Whether a call of unknown outcome may be run again."""
         return self.options.idempotent
 
     @property
@@ -144,7 +135,7 @@ class Tool(Generic[P, R]):
 
     def _read_parameters(self) -> _Parameters:
         signature = Signature(self.function, self.origin)
-        fixed = _fixed(self.function, self.origin)
+        fixed = fixed_arguments(self.function, self.origin)
         names = list(signature.inspected.parameters)
         without = {*fixed, *INJECTED, *(names[:1] if self._of_instance else [])}
         return _Parameters(
@@ -194,7 +185,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:
 
     Raises `DefinitionError` at once for an option or a parameter that cannot work.
     """
-    chosen = _options(**options)
+    chosen = options_of(**options)
     if function is None:
         return lambda decorated: _declared(decorated, chosen)
     return _declared(function, chosen)
@@ -237,30 +228,6 @@ def _inherited(value: Any) -> Tool[..., Any] | None:
     return _declared(value, inner.options) if isinstance(inner, Tool) else None
 
 
-def _options(**given: Any) -> Options:
-    try:
-        chosen = Options(**given)
-    except TypeError as error:
-        names = ", ".join(Options.__struct_fields__)
-        raise DefinitionError(f"tool takes {names}: {error}") from error
-    for name in ("name", "description"):
-        if not isinstance(given.get(name), str | None):
-            _refuse("tool", f"{name}={given[name]!r} is not text")
-    if not isinstance(chosen.needs_approval, bool) and not callable(chosen.needs_approval):
-        _refuse(
-            "tool",
-            f"needs_approval={chosen.needs_approval!r} is neither a bool nor a function of the arguments",
-        )
-    if inspect.iscoroutinefunction(chosen.needs_approval):
-        _refuse("tool", "needs_approval is a coroutine function: make it a plain one")
-    if not isinstance(chosen.idempotent, bool):
-        _refuse("tool", f"idempotent={chosen.idempotent!r} is not a bool")
-    seconds = chosen.timeout
-    if seconds is not None and not (type(seconds) in (int, float) and 0 < seconds < math.inf):
-        _refuse("tool", f"timeout={seconds!r} is not a number of seconds over 0")
-    return chosen
-
-
 def _declared(function: Any, options: Options) -> Tool[..., Any]:
     if isinstance(function, (classmethod, staticmethod)):
         _refuse(function.__func__, f"put @{type(function).__name__} above @tool, not below it")
@@ -275,59 +242,3 @@ def _declared(function: Any, options: Options) -> Tool[..., Any]:
 def _refuse(value: Any, why: str) -> NoReturn:
     name = value if isinstance(value, str) else getattr(value, "__qualname__", f"{value!r:.100}")
     raise DefinitionError(f"{name}: {why}")
-
-
-def _checked_name(name: str, origin: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise DefinitionError(
-            f"{origin}: {name!r} cannot be a tool's name: providers take 1 to 64 of A-Z a-z 0-9 _ -. Declare it with"
-            " tool(function, name=...)"
-        )
-    return name
-
-
-def _named(function: Any) -> Any:
-    """What has the name: the function in a partial; of an object with `__call__`, its class."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function if hasattr(function, "__qualname__") else type(function)
-
-
-def _doc_of(function: Any, named: Any) -> str | None:
-    if isinstance(named, type):
-        return getattr(named.__call__, "__doc__", None) or named.__doc__
-    return inspect.getdoc(named)
-
-
-def _is_async(function: Any) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    called = getattr(type(function), "__call__", None)  # noqa: B004 the method itself is looked at
-    return (
-        inspect.iscoroutinefunction(function)
-        or inspect.iscoroutinefunction(called)
-        or getattr(function, "is_async", False) is True
-    )
-
-
-def _is_unbound(function: Any) -> bool:
-    """A function in a class body that takes its instance first."""
-    plain = function_of(function)
-    if plain is None or isinstance(function, (functools.partial, types.MethodType)):
-        return False
-    around = plain.__qualname__.rpartition(".")[0]
-    if not around or around.endswith("<locals>"):
-        return False
-    return next(iter(inspect.signature(function).parameters), "") in ("self", "cls")
-
-
-def _fixed(function: Any, origin: str) -> dict[str, Any]:
-    """The arguments that a partial fills in, by parameter."""
-    if not isinstance(function, functools.partial):
-        return {}
-    inner = _fixed(function.func, origin)
-    try:
-        bound = inspect.signature(function.func).bind_partial(*function.args, **function.keywords)
-    except TypeError as error:
-        raise DefinitionError(f"{origin}: the partial does not fit its function: {error}") from error
-    return {**inner, **bound.arguments}

@@ -30,7 +30,9 @@ class Scope(msgspec.Struct):
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation without text in it. Raises `Unresolved`."""
-        holder = types.SimpleNamespace(__annotations__={"it": annotation})
+        holder = type(
+            "Holder", (), {"__annotations__": {"it": annotation}}
+        )  # of a class: it may say ClassVar
         try:
             return get_type_hints(holder, self.module, self.local, include_extras=True)["it"]
         except NameError as error:
@@ -39,10 +41,11 @@ class Scope(msgspec.Struct):
             raise _unresolved(annotation, f"{type(error).__name__}: {error}") from error
 
     def inside(self, cls: type, arguments: Sequence[Any] = ()) -> Scope:
-        """The scope of a class's own annotations."""
-        module = sys.modules.get(cls.__module__)
+        """The scope of a class's own annotations. What is local here is so there only for a class made here."""
+        module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else self.module
+        near = module is self.module and "<locals>" in cls.__qualname__
         variables = dict(zip(getattr(cls, "__parameters__", ()), arguments, strict=False))
-        return Scope(vars(module) if module else self.module, {**self.local, cls.__name__: cls}, variables)
+        return Scope(module, {**(self.local if near else {}), cls.__name__: cls}, variables)
 
     def hints(self, cls: type) -> dict[str, Any]:
         """Annotations of a class and its bases; of these each in its own module. Raises `Unresolved`."""

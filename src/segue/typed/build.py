@@ -14,32 +14,18 @@ from typing import Any
 
 import msgspec
 
+from segue.errors import InvalidEvent
+from segue.events.codec import encode_json
 from segue.events.json_values import to_json
-from segue.typed import others
+from segue.typed import foreign
 from segue.typed.annotations import Scope
+from segue.typed.classes import Part, parts_of
+from segue.typed.containers import Items, Mapping, Tuple
 from segue.typed.described import LENGTH, ORDER, Words, words_of
 from segue.typed.docstrings import documented
-from segue.typed.forms import (
-    Anything,
-    Described,
-    Field,
-    Form,
-    Items,
-    Later,
-    Limited,
-    Mapping,
-    Named,
-    OneOf,
-    Record,
-    Tuple,
-    Union,
-)
-from segue.typed.records import Part, parts_of
+from segue.typed.forms import Anything, Described, Form, Indescribable, Later, Limited, Named, OneOf, Union
+from segue.typed.records import Field, Record
 from segue.typed.scalars import SCALARS, Scalar
-
-
-class Indescribable(Exception):
-    """A type has no form in JSON: the text names it and says what to use."""
 
 
 def form_of(annotation: Any, scope: Scope | None = None) -> Form:
@@ -107,7 +93,7 @@ class Forms:
         if origin in _QUALIFIERS:
             return self.form(arguments[0], scope)
         if origin is typing.Literal:
-            return OneOf([(_image(value), value) for value in arguments])
+            return _one_of(_name(annotation), arguments)
         if origin in _UNIONS:
             return self._union(arguments, scope)
         if hasattr(origin or annotation, "__value__"):  # a type alias statement
@@ -133,9 +119,9 @@ class Forms:
             key, item = arguments or (str, Any)
             return Mapping(self._key(key, scope), self.form(item, scope))
         if issubclass(cls, enum.Enum):
-            return _enum(cls)
+            return _one_of(_name(cls), list(cls), documented(_own_doc(cls)).text)
         if hasattr(cls, "__get_pydantic_core_schema__"):
-            return others.pydantic_form(annotation, Indescribable)
+            return foreign.pydantic_form(annotation)
         return self._once(
             (cls, *map(repr, arguments)), lambda: self._record(annotation, cls, arguments, scope)
         )
@@ -178,7 +164,7 @@ class Forms:
 
     def _key(self, annotation: Any, scope: Scope) -> Form:
         form = self.form(annotation, scope)
-        if isinstance(form, (Items, Tuple, Mapping, Record, Later)):
+        if not _can_be_key(form):
             raise Indescribable(
                 f"the keys of an object are text in JSON: {_name(annotation)} cannot be a key"
             )
@@ -191,14 +177,14 @@ class Forms:
     def _annotated(self, annotation: Any, scope: Scope) -> Form:
         words = words_of(annotation.__metadata__)
         if words.foreign:
-            return others.pydantic_form(annotation, Indescribable)
+            return foreign.pydantic_form(annotation)
         form = _limited(self.form(annotation.__origin__, scope), words)
         return Described(form, words.description, words.extra) if words.description or words.extra else form
 
     def _record(self, annotation: Any, cls: type, arguments: Sequence[Any], scope: Scope) -> Form:
         parts = parts_of(cls, scope)
         if parts is None:
-            return others.msgspec_form(annotation, _name(annotation), Indescribable)
+            return foreign.msgspec_form(annotation, _name(annotation))
         doc = documented(_own_doc(cls))
         inside = scope.inside(cls, arguments)
         return Record(
@@ -239,15 +225,22 @@ def _limited(form: Form, words: Words) -> Form:
     return Limited(form, words.limits, able)
 
 
-def _enum(cls: type[enum.Enum]) -> Form:
-    members = [(_image(member), member) for member in cls]
-    if not members:
-        raise Indescribable(f"the Enum {cls.__name__} has no members")
-    return OneOf(members, documented(_own_doc(cls)).text)
+def _one_of(name: str, values: Sequence[Any], description: str = "") -> Form:
+    try:
+        members = [(to_json(value), value) for value in values]
+    except InvalidEvent as error:
+        raise Indescribable(f"{name} has a value without a form in JSON: {error}") from error
+    if not members or len({encode_json(image) for image, _ in members}) < len(members):
+        raise Indescribable(f"{name} has no values, or two of the same form in JSON")
+    return OneOf(members, description)
 
 
-def _image(value: Any) -> Any:
-    return to_json(value)
+def _can_be_key(form: Form) -> bool:
+    if isinstance(form, Union):
+        return all(_can_be_key(member) for member in form.members)
+    if isinstance(form, (Described, Limited)):
+        return _can_be_key(form.inner)
+    return isinstance(form, (Scalar, OneOf, Anything))
 
 
 def _own_doc(cls: type) -> str:

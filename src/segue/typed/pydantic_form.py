@@ -6,21 +6,24 @@ from typing import Any
 
 import pydantic
 
-from segue.typed.forms import Misfits, member, opened, shown
+from segue.typed.annotations import Unresolved
+from segue.typed.forms import Indescribable, Misfits, member, misfit_of, opened, shown
 from segue.typed.schemas import Definitions
 
 
 class PydanticForm:
-    def __init__(self, annotation: Any, problem: type[Exception]) -> None:
+    def __init__(self, annotation: Any) -> None:
         self._name = getattr(annotation, "__name__", "value")
         self.expected = f"a {self._name}"
         try:
             self._adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotation)
             self._schema = self._adapter.json_schema()
-        except (pydantic.PydanticUserError, TypeError, NameError) as error:
-            raise problem(
-                f"pydantic cannot describe {self._name}: {str(error).partition(chr(10))[0]}"
+        except NameError as error:
+            raise Unresolved(
+                f"an annotation in {self._name} does not resolve: {_first_line(error)}"
             ) from error
+        except (pydantic.PydanticUserError, TypeError) as error:
+            raise Indescribable(f"pydantic cannot describe {self._name}: {_first_line(error)}") from error
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return definitions.refer(self, self._name, lambda names: names.adopt(self._schema))
@@ -34,10 +37,14 @@ class PydanticForm:
                 [_line(at, problem["loc"], problem["msg"], problem["input"]) for problem in found]
             ) from error
         except Exception as error:  # a validator of the model's own
-            raise Misfits([f"{at or 'it'}: {error or type(error).__name__}"]) from error
+            raise misfit_of(at, error) from error
 
 
 def _line(at: str, place: tuple[Any, ...], message: str, got: Any) -> str:
     for part in place:
         at = f"{at}[{part}]" if isinstance(part, int) else member(at, part)
     return f"{at or 'it'}: {message}, got {shown(got)}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,98 +1,111 @@
-"""Classes with named parts: dataclasses, TypedDicts, NamedTuples and msgspec Structs, as one description."""
+"""Forms of objects with named parts."""
 
 from __future__ import annotations
 
-import dataclasses
-import typing
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from segue.typed.annotations import Scope
+from segue.typed.forms import Form, Gathering, member, misfit_of, opened, refuse, shown
+from segue.typed.schemas import Definitions
 
 
-class Part(msgspec.Struct, frozen=True):
+class Field(msgspec.Struct, frozen=True):
     name: str
+    """In the code."""
     key: str
     """In JSON."""
-    annotation: Any
+    form: Form
     required: bool
+    description: str = ""
     default: Any = msgspec.UNSET
+    """As JSON, for the schema only."""
 
 
-class Parts(msgspec.Struct, frozen=True):
-    parts: list[Part]
-    make: Callable[[dict[str, Any]], Any]
-    tag: tuple[str, Any] | None = None
-    positional: bool = False
-    """A list of the values in order is taken as well."""
+class Record:
+    """An object with these keys and no others."""
+
+    def __init__(
+        self,
+        name: str,
+        fields: Sequence[Field],
+        make: Callable[[dict[str, Any]], Any],
+        *,
+        description: str = "",
+        tag: tuple[str, Any] | None = None,
+        positional: bool = False,
+        what: str = "key",
+    ) -> None:
+        self.name, self.fields = name, list(fields)
+        self._make, self._description, self._tag = make, description, tag
+        self._positional, self._what = positional, what
+        self._by_key = {field.key: field for field in self.fields}
+        self.expected = f"an object with {', '.join(self._by_key)}" if self._by_key else "an empty object"
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        return definitions.refer(self, self.name, self.body)
+
+    def body(self, definitions: Definitions) -> dict[str, Any]:
+        properties = {field.key: _property(field, definitions) for field in self.fields}
+        required = [field.key for field in self.fields if field.required]
+        if self._tag is not None:
+            properties = {self._tag[0]: {"const": self._tag[1]}, **properties}
+            required = [self._tag[0], *required]
+        made: dict[str, Any] = {"description": self._description} if self._description else {}
+        return made | {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        }
+
+    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+        value = opened(value, lenient)
+        if self._positional and isinstance(value, list) and len(value) <= len(self.fields):
+            value = dict(zip(self._by_key, value, strict=False))
+        if not isinstance(value, dict):
+            refuse(at, self.expected, value)
+        made = self._make_fields(self._untagged(value, at), at, lenient)
+        try:
+            return self._make(made)
+        except Exception as error:  # the class's own checks, of any kind
+            raise misfit_of(at, error) from error
+
+    def _untagged(self, value: dict[str, Any], at: str) -> dict[str, Any]:
+        if self._tag is None:
+            return value
+        key, tag = self._tag
+        if value.get(key) != tag:
+            refuse(at, f"{self.expected} whose {key} is {shown(tag)}", value)
+        return {name: part for name, part in value.items() if name != key}
+
+    def _make_fields(self, value: dict[str, Any], at: str, lenient: bool) -> dict[str, Any]:
+        gathering = Gathering()
+        for key in value:
+            if key not in self._by_key:
+                gathering.lines.append(self._unknown(key, at))
+        made = {}
+        for field in self.fields:
+            place = member(at, field.key)
+            if field.key in value:
+                made[field.name] = gathering.convert(field.form, value[field.key], place, lenient)
+            elif field.required:
+                gathering.lines.append(f"{place}: it is missing; expected {field.form.expected}")
+        gathering.finish()
+        return made
+
+    def _unknown(self, key: str, at: str) -> str:
+        close = difflib.get_close_matches(key, self._by_key, n=1)
+        there = ", ".join(self._by_key) or "none"
+        hint = f"did you mean {close[0]}?" if close else f"there is {there}"
+        return f"{member(at, key)}: there is no such {self._what}; {hint}"
 
 
-def parts_of(cls: type, scope: Scope) -> Parts | None:
-    """None for a class that is none of these. Raises `Unresolved`."""
-    if typing.is_typeddict(cls):
-        return _typed_dict(cls, scope)
-    if dataclasses.is_dataclass(cls):
-        return _dataclass(cls, scope)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return _named_tuple(cls, scope)
-    if issubclass(cls, msgspec.Struct) and not cls.__struct_config__.array_like:
-        return _struct(cls, scope)
-    return None
-
-
-def _typed_dict(cls: Any, scope: Scope) -> Parts:
-    parts = []
-    for name, annotation in scope.hints(cls).items():
-        required = name in cls.__required_keys__
-        while typing.get_origin(annotation) in (typing.Required, typing.NotRequired):
-            required = typing.get_origin(annotation) is typing.Required
-            (annotation,) = typing.get_args(annotation)
-        parts.append(Part(name, name, annotation, required))
-    return Parts(parts, dict)
-
-
-def _dataclass(cls: Any, scope: Scope) -> Parts:
-    hints = scope.hints(cls)
-    parts = []
-    for name, field in cls.__dataclass_fields__.items():
-        annotation = hints[name]
-        if (
-            not field.init
-            or typing.get_origin(annotation) is typing.ClassVar
-            or annotation is typing.ClassVar
-        ):
-            continue
-        if isinstance(annotation, dataclasses.InitVar):
-            annotation = annotation.type
-        default = msgspec.UNSET if field.default is dataclasses.MISSING else field.default
-        required = default is msgspec.UNSET and field.default_factory is dataclasses.MISSING
-        parts.append(Part(name, name, annotation, required, default))
-    return Parts(parts, lambda values: cls(**values))
-
-
-def _named_tuple(cls: Any, scope: Scope) -> Parts:
-    hints, defaults = scope.hints(cls), cls._field_defaults
-    parts = [
-        Part(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, msgspec.UNSET))
-        for name in cls._fields
-    ]
-    return Parts(parts, lambda values: cls(**values), positional=True)
-
-
-def _struct(cls: Any, scope: Scope) -> Parts:
-    hints, names = scope.hints(cls), cls.__struct_fields__
-    defaults = (msgspec.NODEFAULT,) * (len(names) - len(cls.__struct_defaults__)) + cls.__struct_defaults__
-    parts = [
-        Part(name, key, hints[name], default is msgspec.NODEFAULT, _plain(default))
-        for name, key, default in zip(names, cls.__struct_encode_fields__, defaults, strict=True)
-    ]
-    config = cls.__struct_config__
-    tag = None if config.tag is None else (config.tag_field, config.tag)
-    return Parts(parts, lambda values: cls(**values), tag)
-
-
-def _plain(default: Any) -> Any:
-    """A default that is a value, not the absence or the factory of one."""
-    return msgspec.UNSET if type(default).__module__.startswith("msgspec") else default
+def _property(field: Field, definitions: Definitions) -> dict[str, Any]:
+    made = field.form.schema(definitions)
+    said = [text for text in (field.description, made.get("description", "")) if text]
+    if field.description:
+        made = made | {"description": "\n".join(said)}
+    return made if field.default is msgspec.UNSET else made | {"default": field.default}

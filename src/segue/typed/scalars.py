@@ -16,6 +16,7 @@ import msgspec
 from segue.typed.forms import refuse
 from segue.typed.schemas import Definitions
 
+_UNFIT = (ValueError, TypeError, ArithmeticError)
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _LONGEST_NUMBER = 400
@@ -40,12 +41,12 @@ class Scalar:
     def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
         try:
             return self._exact(value)
-        except (ValueError, TypeError):
+        except _UNFIT:
             pass
         if lenient and self._loosened is not None:
             try:
                 return self._exact(self._loosened(value))
-            except (ValueError, TypeError):
+            except _UNFIT:
                 pass
         refuse(at, self.expected, value)
 
@@ -94,6 +95,7 @@ def _datetime(value: Any) -> Any:
 
 
 _STRING = {"type": "string"}
+_DECIMAL = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 
 SCALARS: dict[type, Scalar] = {
     form.cls: form
@@ -113,7 +115,7 @@ SCALARS: dict[type, Scalar] = {
         Scalar(datetime.time, "a time such as 09:30:00", _STRING | {"format": "time"}),
         Scalar(datetime.timedelta, "a duration such as PT1H30M", _STRING | {"format": "duration"}),
         Scalar(uuid.UUID, "a UUID", _STRING | {"format": "uuid"}),
-        Scalar(decimal.Decimal, "a decimal number", _STRING | {"format": "decimal"}, _text),
+        Scalar(decimal.Decimal, "a decimal number", _STRING | {"pattern": _DECIMAL}, _text),
         Scalar(bytes, "bytes in base64", _STRING | {"contentEncoding": "base64"}),
         Scalar(bytearray, "bytes in base64", _STRING | {"contentEncoding": "base64"}),
         *(

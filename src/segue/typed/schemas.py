@@ -67,6 +67,11 @@ class Definitions:
         if name and name not in shared:
             beside = {key: item for key, item in part.items() if key != "$ref"}
             return self._inlined({**self._made[name], **beside}, shared)
+        if name and len(part) > 1:  # some providers allow nothing beside a reference
+            return {
+                "anyOf": [{"$ref": part["$ref"]}],
+                **{key: item for key, item in part.items() if key != "$ref"},
+            }
         return _rebuilt(part, lambda inner: self._inlined(inner, shared))
 
     def _free(self, name: str) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 from segue.errors import DefinitionError
 from segue.events.json_values import to_json
 from segue.typed.annotations import Scope, Unresolved, scope_of
-from segue.typed.build import Forms, Indescribable, json_default
+from segue.typed.build import Forms, json_default
 from segue.typed.docstrings import Documented
-from segue.typed.forms import Field, Form, Misfits, Record, Union
+from segue.typed.forms import Form, Indescribable, Misfits, Union
+from segue.typed.records import Field, Record
 from segue.typed.scalars import SCALARS
 
 INJECTED = "runtime"

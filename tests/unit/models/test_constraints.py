@@ -64,14 +64,31 @@ def test_tools_become_one_schema_of_calls_or_a_reply() -> None:
     }
 
 
-def test_definitions_that_parameters_refer_to_move_to_the_top() -> None:
-    parameters = {
-        "type": "object",
-        "properties": {"p": {"$ref": "#/$defs/P"}},
-        "$defs": {"P": {"type": "null"}},
+def taking(part: dict[str, Any]) -> dict[str, Any]:
+    """A tool whose parameters refer to a recursive part named P."""
+    properties = {"p": {"$ref": "#/$defs/P"}}
+    parameters = {"type": "object", "properties": properties, "$defs": {"P": part}}
+    return {"type": "function", "function": {"name": "f", "description": "F.", "parameters": parameters}}
+
+
+def test_parts_of_the_same_name_in_two_tools_stay_apart() -> None:
+    lists, maps = (
+        {"type": "array", "items": {"$ref": "#/$defs/P"}},
+        {"type": "object", "additionalProperties": {"$ref": "#/$defs/P"}},
+    )
+    schema = tool_schema([taking(lists), taking(maps)], None)
+    used = [form["properties"]["arguments"]["properties"]["p"] for form in schema["anyOf"][:2]]
+    assert used == [{"$ref": "#/$defs/P"}, {"$ref": "#/$defs/P_2"}]
+    assert schema["$defs"] == {
+        "P": lists,
+        "P_2": {"type": "object", "additionalProperties": {"$ref": "#/$defs/P_2"}},
     }
-    schema = tool_schema([{"type": "function", "function": {"name": "f", "parameters": parameters}}], None)
-    assert schema["$defs"] == {"P": {"type": "null"}}
+
+
+def test_a_description_of_parameters_has_the_parts_that_they_refer_to() -> None:
+    assert tool_instructions([taking({"type": "null"})]).splitlines()[-1] == (
+        '- f: F. Arguments: {"p": {"$ref": "#/$defs/P"}} where $defs are {"P": {"type": "null"}}'
+    )
 
 
 def test_tools_are_described_to_a_model_whose_template_has_no_place_for_them() -> None:

@@ -7,22 +7,25 @@ from typing import Any
 
 import msgspec
 
-from segue.typed.forms import Form, Misfits
+from segue.typed.annotations import Unresolved
+from segue.typed.forms import Form, Indescribable, misfit_of
 from segue.typed.schemas import Definitions
 
 
-def pydantic_form(annotation: Any, problem: type[Exception]) -> Form:
+def pydantic_form(annotation: Any) -> Form:
     """What pydantic declares, pydantic validates. It is imported only here: whoever has such a type has it already."""
-    made: Form = importlib.import_module("segue.typed.pydantic_form").PydanticForm(annotation, problem)
+    made: Form = importlib.import_module("segue.typed.pydantic_form").PydanticForm(annotation)
     return made
 
 
-def msgspec_form(annotation: Any, name: str, problem: type[Exception]) -> Form:
+def msgspec_form(annotation: Any, name: str) -> Form:
     """An attrs class, or a Struct that is an array."""
     try:
         (_,), _ = msgspec.json.schema_components((annotation,))
+    except NameError as error:
+        raise Unresolved(f"an annotation in {name} does not resolve: {error}") from error
     except TypeError as error:
-        raise problem(
+        raise Indescribable(
             f"{name} has no form in JSON: use a dataclass, a TypedDict, a NamedTuple, a msgspec Struct or a pydantic"
             " model"
         ) from error
@@ -42,4 +45,4 @@ class _MsgspecForm:
         try:
             return msgspec.convert(value, self._annotation)
         except msgspec.ValidationError as error:
-            raise Misfits([f"{at or 'it'}: {error}"]) from error
+            raise misfit_of(at, error) from error
