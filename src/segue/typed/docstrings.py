@@ -29,7 +29,7 @@ def documented(doc: str | None) -> Documented:
 
 def _parameters(text: str) -> dict[str, str]:
     try:
-        found = docstring_parser.parse(text).params
+        found = docstring_parser.parse(f"Summary.\n\n{text}").params  # it takes the first paragraph for one
     except Exception:  # its parsers are for well-formed text
         return {}
     return {

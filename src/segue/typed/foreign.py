@@ -38,8 +38,7 @@ class _MsgspecForm:
         self.expected = f"a {name}"
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
-        whole = msgspec.json.schema(self._annotation)
-        return definitions.refer(self, self._name, lambda names: names.adopt(whole))
+        return definitions.adopt(msgspec.json.schema(self._annotation), self)
 
     def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
         try:

@@ -168,7 +168,7 @@ class Limited:
         self.able = able
         """Names of the limits that such a form can have."""
         said = (LIMITS[name].said.format(limit) for name, limit in limits.items())
-        self.expected = " ".join([inner.expected, *said])
+        self.expected = f"{inner.expected} {' and '.join(said)}"
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         made = self.inner.schema(definitions)

@@ -26,7 +26,7 @@ class PydanticForm:
             raise Indescribable(f"pydantic cannot describe {self._name}: {_first_line(error)}") from error
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
-        return definitions.refer(self, self._name, lambda names: names.adopt(self._schema))
+        return definitions.adopt(self._schema, self)
 
     def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
         try:

@@ -21,6 +21,7 @@ class Definitions:
     def __init__(self) -> None:
         self._made: dict[str, Schema] = {}
         self._names: dict[object, str] = {}
+        self._adopted: dict[object, Schema] = {}
 
     def refer(self, key: object, name: str, make: Callable[[Definitions], Schema]) -> Schema:
         """A reference to the part of that key, which is made when it is first asked for."""
@@ -30,21 +31,24 @@ class Definitions:
             self._made[self._names[key]] = make(self)
         return {"$ref": _PREFIX + self._names[key]}
 
-    def adopt(self, schema: Schema) -> Schema:
-        """A whole schema of another maker, its own `$defs` taken over under free names."""
-        parts = schema.get("$defs", {})
-        names = {name: self._free(name) for name in parts}
-        for name, part in parts.items():
-            self._made[names[name]] = _renamed(part, names)
-        rest = {key: part for key, part in schema.items() if key != "$defs"}
-        made: Schema = _renamed(rest, names)
-        return made
+    def adopt(self, schema: Schema, key: object = None) -> Schema:
+        """A whole schema of another maker, its own `$defs` taken over under free names; once for each key."""
+        if key is None or key not in self._adopted:
+            parts = schema.get("$defs", {})
+            names = {name: self._free(name) for name in parts}
+            for name, part in parts.items():
+                self._made[names[name]] = _renamed(part, names)
+            rest = {word: part for word, part in schema.items() if word != "$defs"}
+            self._adopted[key] = _renamed(rest, names)
+        return dict(self._adopted[key])
 
     def finish(self, top: Schema) -> Schema:
         """The schema with its `$defs`: those that are recursive or used more than once."""
         uses = Counter(name for part in [top, *self._made.values()] for name in _references(part))
         shared = {name for name in self._made if uses[name] > 1 or name in self._reached(name)}
-        made: Schema = self._inlined(top, shared)
+        if name := _name(top):  # providers want an object at the top
+            top = {**self._made[name], **_beside_reference(top)}
+        made = self._inlined(top, shared)
         if shared:
             made["$defs"] = {
                 name: self._inlined(part, shared) for name, part in self._made.items() if name in shared
@@ -59,19 +63,15 @@ class Definitions:
             inner = waiting.pop()
             if inner not in found:
                 found.add(inner)
-                waiting += _references(self._made[inner])
+                waiting += _references(self._made.get(inner, {}))
         return found
 
     def _inlined(self, part: Schema, shared: set[str]) -> Schema:
         name = _name(part)
-        if name and name not in shared:
-            beside = {key: item for key, item in part.items() if key != "$ref"}
-            return self._inlined({**self._made[name], **beside}, shared)
+        if name in self._made and name not in shared:
+            return self._inlined({**self._made[name], **_beside_reference(part)}, shared)
         if name and len(part) > 1:  # some providers allow nothing beside a reference
-            return {
-                "anyOf": [{"$ref": part["$ref"]}],
-                **{key: item for key, item in part.items() if key != "$ref"},
-            }
+            return {"anyOf": [{"$ref": part["$ref"]}], **_beside_reference(part)}
         return _rebuilt(part, lambda inner: self._inlined(inner, shared))
 
     def _free(self, name: str) -> str:
@@ -86,7 +86,15 @@ class Definitions:
 
 def _name(part: Schema) -> str:
     reference = part.get("$ref")
-    return reference.removeprefix(_PREFIX) if isinstance(reference, str) else ""
+    return (
+        reference.removeprefix(_PREFIX)
+        if isinstance(reference, str) and reference.startswith(_PREFIX)
+        else ""
+    )
+
+
+def _beside_reference(part: Schema) -> Schema:
+    return {key: item for key, item in part.items() if key != "$ref"}
 
 
 def _rebuilt(part: Schema, change: Callable[[Schema], Any]) -> Schema:

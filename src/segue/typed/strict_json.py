@@ -40,7 +40,9 @@ def read_json(text: str) -> Any:
 
 
 def _syntax(text: str, error: json.JSONDecodeError) -> str:
-    problem = "something follows its end" if error.msg == "Extra data" else error.msg
+    if text.lstrip().startswith("```"):
+        return "it is in a Markdown fence: give the JSON alone"
+    problem = "something follows its end" if error.msg == "Extra data" else error.msg.removesuffix(" at")
     if error.pos >= len(text):
         return f"{problem} at its end (character {len(text)}): ...{text[-40:]!r}"
     place = f"line {error.lineno}, column {error.colno}"
