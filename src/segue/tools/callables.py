@@ -40,7 +40,7 @@ def is_async(function: Any) -> bool:
 def is_unbound(function: Any) -> bool:
     """A function in a class body that takes its instance first."""
     plain = function_of(function)
-    if plain is None or isinstance(function, (functools.partial, types.MethodType)):
+    if plain is None or isinstance(function, types.MethodType):
         return False
     around = plain.__qualname__.rpartition(".")[0]
     if not around or around.endswith("<locals>"):

@@ -134,8 +134,8 @@ class Tool(Generic[P, R]):
         return self._parameters
 
     def _read_parameters(self) -> _Parameters:
-        signature = Signature(self.function, self.origin)
         fixed = fixed_arguments(self.function, self.origin)
+        signature = Signature(self.function, self.origin)
         names = list(signature.inspected.parameters)
         without = {*fixed, *INJECTED, *(names[:1] if self._of_instance else [])}
         return _Parameters(

@@ -121,10 +121,8 @@ class Forms:
         if issubclass(cls, enum.Enum):
             return _one_of(_name(cls), list(cls), documented(_own_doc(cls)).text)
         if hasattr(cls, "__get_pydantic_core_schema__"):
-            return foreign.pydantic_form(annotation)
-        return self._once(
-            (cls, *map(repr, arguments)), lambda: self._record(annotation, cls, arguments, scope)
-        )
+            return self._once(_key(annotation), lambda: foreign.pydantic_form(annotation))
+        return self._once(_key((cls, *arguments)), lambda: self._record(annotation, cls, arguments, scope))
 
     def _once(self, key: Any, make: Callable[[], Form]) -> Form:
         """The form under that key, made once; inside its own making, what will be it."""
