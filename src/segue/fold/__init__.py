@@ -6,7 +6,7 @@ from segue.fold.entries import INTERRUPTED, STITCH
 from segue.fold.graph import CallGraph, Node
 from segue.fold.path import active
 from segue.fold.provider import provider_messages
-from segue.fold.summary import SessionInfo, Summary
+from segue.fold.summary import SessionInfo, Summary, SummaryState
 from segue.fold.turns import Turn, Turns
 from segue.fold.usage import Usage
 from segue.fold.waits import Wait, Waits
@@ -21,6 +21,7 @@ __all__ = [
     "STITCH",
     "SessionInfo",
     "Summary",
+    "SummaryState",
     "Turn",
     "Turns",
     "Usage",

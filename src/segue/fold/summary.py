@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from segue.events.envelope import Envelope
 from segue.fold.diagnostics import Malformed, Payload, text_or
 from segue.fold.rows import user_content
-from segue.fold.turns import Turns
+from segue.fold.turns import Turn, Turns
 
 TITLE_LENGTH = 80
 
@@ -33,6 +35,16 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
 
 
+class SummaryState(msgspec.Struct, frozen=True):
+    """What a summary has to know beside its info to go on, whatever the length of its session."""
+
+    title: str
+    """As given; empty when nobody gave one."""
+    first_words: str
+    last: tuple[str, str, bool] | None
+    """Id, status and `failed` of the last turn."""
+
+
 class Summary:
     """Incremental: `apply` rows in order."""
 
@@ -50,6 +62,29 @@ class Summary:
         self._turns = Turns()
         self._title = ""
         self._first_words = ""
+
+    @classmethod
+    def resumed(
+        cls, info: SessionInfo, state: SummaryState, elsewhere: Callable[[str], Turn | None]
+    ) -> Summary:
+        """Go on after `leave_out`; `elsewhere` finds the turns that it handed over."""
+        summary = cls()
+        for name in ("session_id", "agent_id", "source", "cwd", "created_at", "active_at"):
+            setattr(summary, name, getattr(info, name))
+        summary.archived, summary.pinned, summary.tags = info.archived, info.pinned, list(info.tags)
+        summary.events, summary._title, summary._first_words = info.events, state.title, state.first_words
+        last = None
+        if state.last is not None:
+            turn_id, status, failed = state.last
+            last = Turn(turn_id=turn_id, status=status, failed=failed)
+        summary._turns = Turns.resumed(last, info.turns - (last is not None), elsewhere)
+        return summary
+
+    def leave_out(self) -> tuple[SummaryState, list[Turn]]:
+        """The state to go on from, and the turns that `elsewhere` has to find then (id, status, `failed`)."""
+        turns, last = self._turns.leave_out(), self._turns.last
+        kept = None if last is None else (last.turn_id, last.status, last.failed)
+        return SummaryState(self._title, self._first_words, kept), turns
 
     def apply(self, envelope: Envelope) -> None:
         self._turns.apply(envelope)

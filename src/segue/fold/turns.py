@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -38,6 +39,8 @@ class Turns:
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
         self._current = ""
+        self._elsewhere: Callable[[str], Turn | None] = lambda turn_id: None
+        self._left_out = 0
 
     def apply(self, envelope: Envelope) -> None:
         handler = _HANDLERS.get(envelope.type)
@@ -54,7 +57,25 @@ class Turns:
         return self._turns.get(self._current)
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._turns) + self._left_out
+
+    def leave_out(self) -> list[Turn]:
+        """Hand over all turns but the last, for whoever finds them again in `resumed`: a long session's few bytes."""
+        handed = [turn for turn in self._turns.values() if turn.turn_id != self._current]
+        for turn in handed:
+            del self._turns[turn.turn_id]
+        self._left_out += len(handed)
+        return handed
+
+    @classmethod
+    def resumed(cls, last: Turn | None, left_out: int, elsewhere: Callable[[str], Turn | None]) -> Turns:
+        """Go on after `leave_out`: the last turn, how many others there were, and how to find one of them."""
+        turns = cls()
+        turns._elsewhere, turns._left_out = elsewhere, left_out
+        if last is not None:
+            turns._current = last.turn_id
+            turns._turns[last.turn_id] = last
+        return turns
 
     def get(self, turn_id: str) -> Turn | None:
         return self._turns.get(turn_id)
@@ -72,7 +93,7 @@ class Turns:
         )
         self._current = turn_id
         self._turns[turn_id] = msgspec.structs.replace(
-            self._turns.get(turn_id, first),
+            self._found(turn_id) or first,
             status="running",
             attempt=attempt if type(attempt) is int else 1,
             failed=False,
@@ -116,7 +137,15 @@ class Turns:
 
     def _meant(self, payload: Payload) -> Turn | None:
         """The turn that the row names, or the last one when it names none that is known."""
-        return self._turns.get(text_or(payload.get("turn_id"))) or self.last
+        return self._found(text_or(payload.get("turn_id"))) or self.last
+
+    def _found(self, turn_id: str) -> Turn | None:
+        """One that was left out is taken back: it may be about to change."""
+        turn = self._turns.get(turn_id)
+        if turn is None and self._left_out and (turn := self._elsewhere(turn_id)) is not None:
+            self._turns[turn_id] = turn
+            self._left_out -= 1
+        return turn
 
     def _end(self, turn: Turn, envelope: Envelope, status: str) -> Turn:
         return self._put(turn, status=status, ended_seq=envelope.seq, ended_at=envelope.created_at)

@@ -111,9 +111,9 @@ class Store(Protocol):
         ...
 
     def census(self) -> str:
-        """A text that is another one after sessions came or went, also by hand; it may be another one without that.
+        """A text that is another one after sessions came or went, also by hand; empty when that cannot be told.
 
-        Asking is cheap: it says when comparing `sessions` with what one knows is worth it.
+        Asking is cheap: while it stays the same there is no need to compare `sessions` with what one knows.
         """
         ...
 

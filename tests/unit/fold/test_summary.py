@@ -78,3 +78,28 @@ def test_no_payload_of_any_type_breaks_the_summary(journal: Any, kind: str) -> N
     payloads = [*hostile, *[{key: value} for key in keys for value in hostile]]
     info = info_of(journal(CREATED, *[(kind, payload) for payload in payloads]))
     assert info.events == 1 + len(payloads)
+
+
+@pytest.mark.parametrize("kind", sorted(EVENT_TYPES))
+def test_a_summary_that_goes_on_from_its_state_says_what_the_whole_one_says(journal: Any, kind: str) -> None:
+    later = [(kind, {"turn_id": turn_id, "code": "interrupted"}) for turn_id in ("t", "u", "other", "")]
+    rows = journal(
+        CREATED, said("one"), ("TURN_SUSPENDED", {}), started("u"), ("ERROR", {}), *later, started("t")
+    )
+    assert [resumed_at(rows, place) for place in range(len(rows) + 1)] == [info_of(rows)] * (len(rows) + 1)
+
+
+def started(turn_id: str) -> tuple[str, Any]:
+    return ("INVOCATION_STARTED", {"turn_id": turn_id, "reason": {"kind": "recovery"}})
+
+
+def resumed_at(rows: list[Any], place: int) -> SessionInfo:
+    """The info when the summary was put away after that many rows, and resumed."""
+    before = Summary()
+    for row in rows[:place]:
+        before.apply(row)
+    info, (state, turns) = before.info(), before.leave_out()
+    after = Summary.resumed(info, state, {turn.turn_id: turn for turn in turns}.get)
+    for row in rows[place:]:
+        after.apply(row)
+    return after.info()

@@ -112,14 +112,16 @@ def list_sessions(root: Path) -> list[str]:
 
 
 def census(root: Path) -> str:
-    """Changes whenever an entry of the root comes or goes. Raises OSError, but not when the root is missing."""
+    """The root's identity and time of change; empty when another change may still leave the same time.
+
+    Raises OSError, but not when the root is missing.
+    """
     try:
         status = os.stat(root)
     except FileNotFoundError:
         return ""
-    now = time.time_ns()
-    settled = now - status.st_mtime_ns > MTIME_GRAIN
-    return f"{status.st_dev}.{status.st_ino}.{status.st_mtime_ns}" + ("" if settled else f".{now}")
+    settled = time.time_ns() - status.st_mtime_ns > MTIME_GRAIN
+    return f"{status.st_dev}.{status.st_ino}.{status.st_mtime_ns}" if settled else ""
 
 
 def hide_session(paths: SessionPaths) -> None:

@@ -1,0 +1,96 @@
+"""Full-text search: the sessions that say it, each with its best hits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from segue.fold.summary import SessionInfo
+from segue.index.database import Database
+from segue.index.indexing import PLACES, decode_info
+from segue.index.words import BEGIN, END, Query, shown
+
+HITS = 3
+"""Of one session that are shown."""
+SNIPPET = 240
+"""Characters of a snippet, at most."""
+LEAD = 40
+"""Characters before what was found, where a snippet has to be cut."""
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One place in a session that says it."""
+
+    seq: int
+    """Of the row that the message, call or result begins with."""
+    kind: str
+    """message, call, tool call, result, question, answer, error, title or tags."""
+    name: str
+    """A message's role, or the name of what was called; may be empty."""
+    at: str
+    snippet: str
+    """The text around what was found, on one line."""
+    marks: list[tuple[int, int]]
+    """Where in the snippet it is: begin and end of each piece."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that says it."""
+
+    session: SessionInfo
+    hits: list[Hit]
+    """The best ones, at most three, no two with the same snippet."""
+    count: int
+    """How many messages, calls and results of the session say it."""
+
+
+def search(
+    database: Database, query: Query, condition: str, values: dict[str, Any], limit: int, now: str
+) -> list[Found]:
+    """The best sessions first: by how well their best hit matches, recent ones before old ones."""
+    sessions = database.rows("found", condition, match=query.match, limit=limit, now=now, **values)
+    return [
+        Found(session=decode_info(info), hits=_hits(database, query, key), count=count)
+        for key, count, info in sessions
+    ]
+
+
+def _hits(database: Database, query: Query, key: int) -> list[Hit]:
+    first, after = key << PLACES, (key + 1) << PLACES
+    hits: dict[str, Hit] = {}
+    for rowid, marked, seq, kind, name, at in database.rows(
+        "hits", match=query.match, first=first, after=after, limit=HITS
+    ):
+        text = shown(marked) if BEGIN in marked else _around(database, query, rowid)
+        snippet, marks = _unmarked(text)
+        hits.setdefault(snippet, Hit(seq=seq, kind=kind, name=name, at=at, snippet=snippet, marks=marks))
+    return list(hits.values())
+
+
+def _around(database: Database, query: Query, rowid: int) -> str:
+    """What was found is the part of a name: the text around the first one, marked."""
+    text = shown(database.value("text", rowid=rowid))
+    folded = text.lower() if text.isascii() else text
+    places = ((folded.find(words.lower()), len(words)) for words in query.wanted)
+    place, length = min(((at, size) for at, size in places if at >= 0), default=(0, 0))
+    begin = max(0, place - LEAD)
+    end = place + length
+    cut = "…" if begin else ""
+    return f"{cut}{text[begin:place]}{BEGIN}{text[place:end]}{END}{text[end : end + SNIPPET]}"
+
+
+def _unmarked(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """One line, not too long, and where its marks were."""
+    line = " ".join(text.split())
+    first = line.find(BEGIN)
+    if first > SNIPPET // 2:
+        line = "…" + line[first - LEAD :]
+    pieces, marks, length = [], [], 0
+    for number, piece in enumerate(line.replace(END, BEGIN).split(BEGIN)):
+        piece = piece[: SNIPPET - length]
+        if number % 2 and piece:
+            marks.append((length, length + len(piece)))
+        pieces.append(piece)
+        length += len(piece)
+    return "".join(pieces), marks
