@@ -28,6 +28,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.home / "sessions"
 
     @property
+    def index(self) -> Path:
+        """The index of all sessions: a cache, which may be deleted."""
+        return self.home / "index.sqlite"
+
+    @property
     def models(self) -> Path:
         """Where fetched weights are kept."""
         return self.home / "models"

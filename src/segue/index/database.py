@@ -36,40 +36,30 @@ class Database:
     """One connection. Not thread-safe. Methods raise sqlite3.Error, which `fault` tells apart."""
 
     def __init__(self, path: Path | None) -> None:
-        """Opens the file, made when it is missing; with None, in memory. Raises Damaged, Unusable."""
+        """Opens the file, made anew when it is missing or no index; with None, in memory. Raises Damaged, Unusable."""
         self.path = path
         self._identity: tuple[int, int] | None = None
         if path is None:
-            self._connection = self._connect(":memory:")
-            self._prepare()
+            self._open(":memory:")
             return
         try:
             with _locked(path.parent):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-                self._identity = _identity(path)
-                self._connection = self._connect(str(path))
-                try:
-                    self._prepare()
-                except BaseException:
-                    self._connection.close()
-                    raise
+                self._open_or_replace(path)
         except OSError as error:
             raise Unusable(os.strerror(error.errno) if error.errno else str(error)) from error
-        except sqlite3.Error as error:
-            raise fault(error) from error
 
     def is_current(self) -> bool:
         """Whether the file is still the one that is open here."""
         return self.path is None or _identity(self.path) == self._identity
 
-    def rows(self, name: str, filters: str = "", **values: Any) -> list[Any]:
+    def rows(self, name: str, filters: str = "", /, **values: Any) -> list[Any]:
         """What a named query gives; `filters` goes where it says {filters}."""
         statement = query(name)
         return self._connection.execute(
             statement.replace("{filters}", filters) if filters else statement, values
         ).fetchall()
 
-    def value(self, name: str, **values: Any) -> Any:
+    def value(self, name: str, /, **values: Any) -> Any:
         """The first column of the first row, None when there is none."""
         row = self._connection.execute(query(name), values).fetchone()
         return None if row is None else row[0]
@@ -90,8 +80,30 @@ class Database:
         with suppress(sqlite3.Error):
             self._connection.close()
 
-    def _connect(self, name: str) -> sqlite3.Connection:
-        return sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    def _open_or_replace(self, path: Path) -> None:
+        try:
+            self._open_file(path)
+        except Damaged:
+            _unlink(path)
+            self._open_file(path)
+
+    def _open_file(self, path: Path) -> None:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        self._identity = _identity(path)
+        self._open(str(path))
+
+    def _open(self, name: str) -> None:
+        self._connection = sqlite3.connect(
+            name, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self.close()
+            raise fault(error) from error
+        except BaseException:
+            self.close()
+            raise
 
     def _prepare(self) -> None:
         execute = self._connection.execute
@@ -136,9 +148,13 @@ def remove(path: Path, database: Database | None = None) -> None:
     """Take the file away, unless it is another one than this database's by now. Raises OSError."""
     with _locked(path.parent):
         if database is None or database.is_current():
-            for suffix in ("", "-wal", "-shm"):
-                with suppress(FileNotFoundError):
-                    os.unlink(f"{path}{suffix}")
+            _unlink(path)
+
+
+def _unlink(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}{suffix}")
 
 
 @contextmanager

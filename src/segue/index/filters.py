@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -11,6 +11,20 @@ from segue.index.words import SEPARATOR, cleaned
 
 DAMAGED = "damaged"
 """Status of a session whose journal cannot be read; its title says why."""
+
+
+class FilterFields(TypedDict, total=False):
+    """The fields of `Filters` that say which sessions."""
+
+    status: str | None
+    agent: str | None
+    source: str | None
+    tag: str | None
+    archived: bool | None
+    pinned: bool | None
+    since: str | None
+    until: str | None
+    title: str | None
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):

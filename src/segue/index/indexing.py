@@ -93,7 +93,9 @@ def _index(database: Database, store: Store, session_ids: list[str], progress: P
     total = len(waiting)
     while waiting:
         batch: list[Reading] = []
-        while waiting and len(batch) < BATCH_SESSIONS and sum(found.size for found in batch) < BATCH_CHARACTERS:
+        while (
+            waiting and len(batch) < BATCH_SESSIONS and sum(found.size for found in batch) < BATCH_CHARACTERS
+        ):
             batch.append(read(database, store, waiting.pop()))
             progress(total - len(waiting), total)
         waiting += note(database, store, batch)
@@ -150,7 +152,11 @@ def _go_on(database: Database, store: Store, session_id: str, standing: Standing
     following = next(rows, None)
     if following is None:
         return Reading(
-            session_id=session_id, standing=standing, info=decode_info(standing.info), seq=standing.seq, whole=False
+            session_id=session_id,
+            standing=standing,
+            info=decode_info(standing.info),
+            seq=standing.seq,
+            whole=False,
         )
 
     def turn(turn_id: str) -> Turn | None:
@@ -198,7 +204,7 @@ def _bytes(identifier: str) -> bytes:
 
 def _to_write(reading: Reading) -> bool:
     if reading.info is None or reading.standing is None:
-        return reading.info is not reading.standing
+        return reading.info is not None or reading.standing is not None
     if reading.info.status == DAMAGED:
         return decode_info(reading.standing.info) != reading.info
     return reading.whole or reading.seq > reading.standing.seq
@@ -238,9 +244,7 @@ def _put(database: Database, reading: Reading, info: SessionInfo) -> None:
         if text:
             values: dict[str, Any] = {"seq": document.seq, "kind": document.kind}
             values |= {"name": cleaned(document.name), "at": cleaned(document.at)}
-            database.rows(
-                "put_document", rowid=rowid, text=separated(text), parts=parts(text), **values
-            )
+            database.rows("put_document", rowid=rowid, text=separated(text), parts=parts(text), **values)
 
 
 def _columns(reading: Reading, info: SessionInfo) -> dict[str, Any]:

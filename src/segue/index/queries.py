@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from importlib.resources import files
+from pathlib import Path
 
 from segue.index.words import TOKENIZER
 
@@ -28,4 +28,4 @@ def _queries() -> dict[str, str]:
 
 
 def _source(name: str) -> str:
-    return files("segue.index").joinpath(name).read_text(encoding="utf-8")
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -71,13 +72,15 @@ def _hits(database: Database, query: Query, key: int) -> list[Hit]:
 def _around(database: Database, query: Query, rowid: int) -> str:
     """What was found is the part of a name: the text around the first one, marked."""
     text = shown(database.value("text", rowid=rowid))
-    folded = text.lower() if text.isascii() else text
-    places = ((folded.find(words.lower()), len(words)) for words in query.wanted)
-    place, length = min(((at, size) for at, size in places if at >= 0), default=(0, 0))
-    begin = max(0, place - LEAD)
-    end = place + length
-    cut = "…" if begin else ""
-    return f"{cut}{text[begin:place]}{BEGIN}{text[place:end]}{END}{text[end : end + SNIPPET]}"
+    found = [match.span() for words in query.wanted if (match := _anywhere(words).search(text))]
+    begin, end = min(found, default=(0, 0))
+    lead = max(0, begin - LEAD)
+    cut = "…" if lead else ""
+    return f"{cut}{text[lead:begin]}{BEGIN}{text[begin:end]}{END}{text[end : end + SNIPPET]}"
+
+
+def _anywhere(words: str) -> re.Pattern[str]:
+    return re.compile(r"[\W_]*".join(re.findall(r"[^\W_]+", words)), re.IGNORECASE)
 
 
 def _unmarked(text: str) -> tuple[str, list[tuple[int, int]]]:

@@ -42,9 +42,10 @@ class SessionIndex:
     def __init__(self, store: Store, path: Path | None = None, *, clock: ids.Clock = ids.utc_now) -> None:
         self.store, self.path = store, path
         self._clock = clock
+        self._database: Database | None = None
         self._start_anew()
 
-    def list(
+    def listed(
         self,
         filters: Filters,
         *,
@@ -58,7 +59,11 @@ class SessionIndex:
             catch_up(database, self.store, progress)
             condition, values = self._condition(database, filters)
             rows = database.rows(
-                "listed", condition, limit=-1 if limit is None else max(limit, 0), offset=max(offset, 0), **values
+                "listed",
+                condition,
+                limit=-1 if limit is None else max(limit, 0),
+                offset=max(offset, 0),
+                **values,
             )
             return [self._now(decode_info(row[0])) for row in rows]
 
@@ -105,9 +110,9 @@ class SessionIndex:
 
     def _start_anew(self) -> None:
         self._lock = threading.RLock()
-        self._database: Database | None = None
-        self._retry_at = 0.0
+        self._database = None
         self._pid = os.getpid()
+        self._retry_at = 0.0
 
     def _with_database(self, work: Callable[[Database], T]) -> T:
         """Do the work, which can be repeated, with a file that is an index; else with an index in memory."""
@@ -125,17 +130,12 @@ class SessionIndex:
         raise StorageError(f"the index {self.path or 'in memory'} cannot be used: {_REMEDY}")
 
     def _opened(self) -> Database:
-        database = self._database
-        if database is not None and database.path is None and self._may_be_a_file():
-            database.close()
-            database = None
-        if database is not None and not database.is_current():
-            database.close()
-            database = None
-        if database is None:
-            self._database = None
-            self._database = database = Database(self.path if self._may_be_a_file() else None)
-        return database
+        in_file, database = self._may_be_a_file(), self._database
+        if database is not None and (database.path is not None) == in_file and database.is_current():
+            return database
+        self.close()
+        self._database = Database(self.path if in_file else None)
+        return self._database
 
     def _may_be_a_file(self) -> bool:
         return self.path is not None and time.monotonic() >= self._retry_at and self.path.parent.is_dir()
@@ -175,6 +175,8 @@ class SessionIndex:
             return self.store.holder(session_id) is not None
         except SessionNotFound:
             return False
+        except StorageError:  # nobody can tell
+            return True
 
 
 _inherited: list[Database | None] = []

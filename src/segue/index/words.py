@@ -23,13 +23,14 @@ SEPARATOR = "\x1f"
 BEGIN, END = "\x02", "\x03"
 """Around what was found, in what SQLite returns; in no indexed text."""
 
-_HAN = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HAN = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_RARE_HAN = "\U00020000-\U0003ffff"
 _KANA = "\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u31f0-\u31ff\U0001b000-\U0001b16f"
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"
 _SOUTH_EAST = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\ua980-\ua9ff\uaa60-\uaadf"
 """Thai, Lao, Tibetan, Myanmar, Khmer, Tai, Javanese, Cham."""
-_EMOJI = "\u203c\u2049\u2122\u2139\u2194-\u21ff\u231a-\u23ff\u25a0-\u27bf\u2934-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_ALONE = re.compile(f"[{_HAN}{_KANA}{_HANGUL}{_SOUTH_EAST}{_EMOJI}]+")
+_EMOJI = "\u231a-\u23ff\u25a0-\u27bf\u2934-\u2bff\u3297\u3299\U0001f000-\U0001faff"
+_ALONE = re.compile(f"[{_HAN}{_RARE_HAN}{_KANA}{_HANGUL}{_SOUTH_EAST}{_EMOJI}]+")
 _WIDE = re.compile("[\uff00-\uffef]+")
 _UNSEEN = {place: " " for place in (*range(0x20), 0x7F) if chr(place) not in "\t\n"}
 _LONE = re.compile("[\ud800-\udfff]")
@@ -80,7 +81,8 @@ def parse(query: str) -> Query:
     The last word may be the beginning of one, unless a space or a quote ends it. Any text is safe.
     Raises `UsageError` when there is nothing to look for, or too much.
     """
-    wanted, unwanted = [], []
+    wanted: list[tuple[str, bool]] = []
+    unwanted: list[tuple[str, bool]] = []
     found = [term for term in map(_term, _TERM.finditer(cleaned(query))) if term is not None]
     if len(found) > MOST_TERMS:
         raise UsageError(f"these are {len(found)} words: search for {MOST_TERMS} at most")

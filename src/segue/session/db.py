@@ -7,32 +7,36 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 import msgspec
 
-from segue.errors import SessionNotFound, StaleWriter, StorageError
+from segue.errors import SessionNotFound, StaleWriter
 from segue.events.envelope import Envelope
 from segue.events.facts import SessionCreated, SessionUpdated
 from segue.fold.summary import SessionInfo, Summary
 from segue.fold.turns import Turns
+from segue.index import FilterFields, Filters, Found, Progress, SessionIndex
 from segue.journal import Journal, open_journal
 from segue.settings import home_key, load_settings
 from segue.stores.git import GitStore
 from segue.stores.protocol import Store
 
-DAMAGED = "damaged"
-"""Status of a session whose journal cannot be read; its title says why."""
 KEPT_OPEN = 64
 """Journals kept warm, so that the next turn on one costs in proportion to what is new."""
 
 
 class SessionDB:
-    """Thread-safe. Every method but `create_session` and `list_sessions` raises `SessionNotFound` for an unknown id,
-    and all raise `InvalidSessionId` or `StorageError`."""
+    """Thread-safe. Every method that is given a session, but `create_session` and `get_session`, raises
+    `SessionNotFound` for an unknown id, and all raise `InvalidSessionId` or `StorageError`.
 
-    def __init__(self, store: Store, *, deployment_id: str = "local") -> None:
+    `index` is where the index of this store is kept; without it each process makes its own, in memory.
+    """
+
+    def __init__(self, store: Store, *, deployment_id: str = "local", index: Path | None = None) -> None:
         self.store = store
+        self._index = SessionIndex(store, index)
         self.deployment_id = deployment_id
         self._journals: OrderedDict[str, Journal] = OrderedDict()
         self._lock = threading.Lock()
@@ -76,25 +80,43 @@ class SessionDB:
         with self._lock:
             self._journals.pop(session_id, None)
 
-    def list_sessions(self, *, without_turns: bool = False) -> list[SessionInfo]:
-        """All sessions, the most recently active first; `without_turns` includes those that never had a turn.
+    def list_sessions(
+        self,
+        *,
+        without_turns: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+        progress: Progress | None = None,
+        **filters: Unpack[FilterFields],
+    ) -> list[SessionInfo]:
+        """Sessions, the most recently active first; `without_turns` includes those that never had a turn.
 
-        One that cannot be read is last, with the status `damaged`.
+        One that cannot be read is last, with the status `damaged`. `filters` are those of `segue.index.Filters`.
+        `progress(done, total)` is called while sessions that changed are read.
         """
-        found = (self._listed(session_id) for session_id in self.store.sessions())
-        listed = [
-            info
-            for info in found
-            if info is not None and (without_turns or info.turns or info.status == DAMAGED)
-        ]
-        return sorted(listed, key=lambda info: info.active_at, reverse=True)
+        chosen = Filters(without_turns=without_turns, **filters)
+        return self._index.listed(chosen, limit=limit, offset=offset, progress=progress)
 
-    def _listed(self, session_id: str) -> SessionInfo | None:
-        """One session that cannot be read hides no other."""
-        try:
-            return self.get_session(session_id)
-        except StorageError as error:
-            return SessionInfo(session_id=session_id, title=str(error), status=DAMAGED)
+    def search_sessions(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        progress: Progress | None = None,
+        **filters: Unpack[FilterFields],
+    ) -> list[Found]:
+        """Sessions where a message, a call's arguments or result, a question, an answer, the title or a tag says it.
+
+        All words have to be there, in any order; "phrases" in theirs; -words must not be; beginnings* stand for all
+        words that begin so, and so does the last word. The best and most recent are first. Raises `UsageError` when
+        there is nothing to search for.
+        """
+        return self._index.search(query, Filters(**filters), limit=limit, progress=progress)
+
+    def reindex(self, progress: Progress | None = None) -> int:
+        """Make the index anew from the journals; gives the number of sessions. Needed only after a session's folder
+        was replaced by hand by another state of the same session."""
+        return self._index.rebuild(progress)
 
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
         return self.journal(session_id).read(after_seq)
@@ -127,6 +149,7 @@ class SessionDB:
 
     def close(self) -> None:
         self.store.close()
+        self._index.close()
 
 
 _databases: dict[tuple[str, int], SessionDB] = {}
@@ -147,6 +170,6 @@ def default_db() -> SessionDB:
 
 def _open_default() -> SessionDB:
     settings = load_settings()
-    db = SessionDB(GitStore(settings.sessions), deployment_id=settings.deployment_id)
+    db = SessionDB(GitStore(settings.sessions), deployment_id=settings.deployment_id, index=settings.index)
     atexit.register(db.close)
     return db
