@@ -17,7 +17,7 @@ from segue.fold.conversation import Conversation
 from segue.ids import utc_now
 from segue.session.db import SessionDB
 from segue.stores.git import GitStore
-from segue.stores.git.packing import pack_loose
+from segue.stores.git.packing import pack
 
 try:
     from agents import SQLiteSession
@@ -93,7 +93,7 @@ class Segue:
         return messages
 
     def pack(self) -> None:
-        pack_loose(self.folder / "s1" / ".git")
+        pack(self.folder / "s1" / ".git")
 
     def close(self) -> None:
         self.journal.release(self.lease)

@@ -83,7 +83,7 @@ def test_packed_objects_are_whole_and_commits_go_on(store: GitStore) -> None:
         store.put_blob("s1", "context", b"%d" % number)
         turn(store, f"turn_{number}")
         if number in (15, 30):
-            pack_loose(repository)
+            pack_loose(repository / "objects")
     checked = git(store.root / "s1", "fsck", "--full", "--strict")
     assert (checked.returncode, checked.stdout) == (0, "")
     assert len(list(repository.glob("objects/pack/*.pack"))) == 2

@@ -1,50 +1,71 @@
-"""Loose objects into a pack, now and then: a few kilobytes a commit become a few hundred bytes."""
+"""Loose objects into a pack, now and then: a few kilobytes a commit become a few hundred bytes. Packs are joined when
+they are of like size, so there are few of them, however long the session, and an object is copied few times.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import time
 from pathlib import Path
 
 import pygit2
 
 from segue.stores.git.layout import sync_directory
+from segue.stores.git.packs import Pack, join_packs, read_pack
+from segue.stores.git.repository import STALE_SECONDS
 
 SAMPLE = "17"
 """Object ids are random: one of the 256 directories tells how full all are. Git's own automatic gc looks here too."""
 MOST_IN_SAMPLE = 8
 """About 2,000 loose objects, 300 commits."""
+LIKE = 2
+"""A pack is joined with smaller ones when they have at least one object for that many of its own."""
+MOST_BYTES = 1 << 30
+"""Of a joined pack."""
+_UNFINISHED = ("tmp_pack_*", "tmp_idx_*", "pack_git2_*")
+_PARTS = (".idx", ".rev", ".bitmap", ".pack")
 
 log = logging.getLogger("segue.stores.git")
 
 
 def pack_when_many(git: Path) -> None:
-    """The caller holds the commit lock. Raises pygit2.GitError when an object is damaged."""
+    """The caller holds the commit lock. Raises pygit2.GitError, DamagedObject when an object is damaged."""
     try:
         many = len(os.listdir(git / "objects" / SAMPLE)) >= MOST_IN_SAMPLE
     except FileNotFoundError:
         return
     if many:
         try:
-            pack_loose(git)
+            pack(git)
         except OSError as error:
             log.warning("the objects of %s could not be packed: %s", git, error)
 
 
-def pack_loose(git: Path) -> None:
-    """All loose objects into one new pack; they go once it is durable. Raises OSError, pygit2.GitError."""
-    objects = git / "objects"
+def pack(git: Path) -> None:
+    """No loose object and few packs remain; what is removed is durable elsewhere.
+
+    Raises OSError, pygit2.GitError, DamagedObject.
+    """
+    _remove_unfinished(git / "objects" / "pack")
+    pack_loose(git / "objects")
+    join_like(git / "objects" / "pack")
+
+
+def pack_loose(objects: Path) -> None:
+    """All loose objects that are in no pack into a new one; they go once it is durable."""
     loose = [path for path in objects.glob("[0-9a-f][0-9a-f]/*") if len(path.name) == 38]
-    if not loose:
-        return
     before = set((objects / "pack").iterdir())
-    repository = pygit2.Repository()  # no path, so no configuration of its own
-    repository.set_odb(pygit2.Odb(str(objects)))
-    repository.pack(str(objects / "pack"), lambda builder: _add(builder, loose), n_threads=1)
-    for path in set((objects / "pack").iterdir()) - before:
-        _sync(path)
-    sync_directory(objects / "pack")
+    packed = {entry.id for found in _packs(objects / "pack") for entry in found.entries}
+    new = [oid for path in loose if bytes.fromhex(oid := path.parent.name + path.name) not in packed]
+    if new:
+        repository = pygit2.Repository()  # no path, so no configuration of its own
+        repository.set_odb(pygit2.Odb(str(objects)))
+        repository.pack(str(objects / "pack"), lambda builder: _add(builder, new), n_threads=1)
+        for path in set((objects / "pack").iterdir()) - before:
+            _sync(path)
+        sync_directory(objects / "pack")
     for path in loose:
         path.unlink(missing_ok=True)
     for directory in {path.parent for path in loose}:
@@ -52,9 +73,62 @@ def pack_loose(git: Path) -> None:
             directory.rmdir()
 
 
-def _add(builder: pygit2.PackBuilder, loose: list[Path]) -> None:
-    for path in loose:
-        builder.add(pygit2.Oid(hex=path.parent.name + path.name))
+def join_like(folder: Path) -> None:
+    """Join the smallest packs, as long as they are of like size; remove those whose objects are all elsewhere."""
+    seen: set[bytes] = set()
+    single: list[Pack] = []
+    for found in sorted(_packs(folder), key=lambda pack: (-len(pack.entries), pack.path)):
+        if found.ids <= seen:  # a crash kept it from being removed
+            _remove([found])
+        elif seen.isdisjoint(found.ids):
+            single.append(found)
+        seen |= found.ids
+    like = _like(single[::-1])
+    if len(like) > 1:
+        join_packs(folder, like)
+        _remove(like)
+
+
+def _like(packs: list[Pack]) -> list[Pack]:
+    """Those to join, of packs in the order of their size, the smallest first."""
+    chosen: list[Pack] = []
+    objects = size = 0
+    for found in packs:
+        if chosen and (len(found.entries) > LIKE * objects or size + found.size > MOST_BYTES):
+            break
+        chosen.append(found)
+        objects, size = objects + len(found.entries), size + found.size
+    return chosen
+
+
+def _packs(folder: Path) -> list[Pack]:
+    """The packs that may be joined: not those that somebody marked to be kept."""
+    paths = (path.with_suffix(".pack") for path in sorted(folder.glob("pack-*.idx")))
+    found = (read_pack(path) for path in paths if path.exists() and not _is_marked(path))
+    return [pack for pack in found if pack is not None]
+
+
+def _is_marked(path: Path) -> bool:
+    return any(path.with_suffix(mark).exists() for mark in (".keep", ".promisor", ".mtimes"))
+
+
+def _remove(packs: list[Pack]) -> None:
+    for path in packs[0].path.parent.glob("multi-pack-index*"):  # it would name what is not there any more
+        path.unlink(missing_ok=True)
+    for found in packs:
+        for part in _PARTS:
+            found.path.with_suffix(part).unlink(missing_ok=True)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    for path in [found for pattern in _UNFINISHED for found in folder.glob(pattern)]:
+        if time.time() - path.stat().st_mtime > STALE_SECONDS:
+            path.unlink(missing_ok=True)
+
+
+def _add(builder: pygit2.PackBuilder, oids: list[str]) -> None:
+    for oid in oids:
+        builder.add(pygit2.Oid(hex=oid))
 
 
 def _sync(path: Path) -> None:
