@@ -9,6 +9,8 @@
     │   ├── SessionNotFound
     │   ├── SessionExists
     │   ├── CorruptJournal            damage that must be repaired before writing
+    │   ├── MisplacedSession          a folder that was renamed or copied: it holds another session
+    │   ├── NewerFormat               written by a newer Segue
     │   └── BlobNotFound
     ├── WriteRefused                  nothing was written, somebody else may write
     │   ├── SessionBusy               another holder has the turn lease
@@ -82,6 +84,16 @@ class CorruptJournal(StorageError):
     def __init__(self, message: str, *, path: str = "", line: int = 0, offset: int = 0) -> None:
         super().__init__(message)
         self.path, self.line, self.offset = path, line, offset
+
+
+class MisplacedSession(StorageError):
+    """The folder holds another session than its name says: it was renamed or copied by hand."""
+
+    code = "misplaced_session"
+
+
+class NewerFormat(StorageError):
+    code = "newer_format"
 
 
 class BlobNotFound(StorageError):

@@ -17,9 +17,13 @@ def lines(journal: Path) -> list[bytes]:
     return journal.read_bytes().removesuffix(b"\n").split(b"\n")
 
 
-def test_the_first_version_uses_every_event_type() -> None:
-    rows = [decode_row(line) for line in lines(Path(__file__).parent / "v1.jsonl")]
-    assert {row.type for row in rows} == EVENT_TYPES
+def test_the_journals_use_every_event_type() -> None:
+    assert {decode_row(line).type for journal in JOURNALS for line in lines(journal)} == EVENT_TYPES
+
+
+@pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
+def test_the_rows_of_a_journal_are_numbered_without_a_gap(journal: Path) -> None:
+    rows = [decode_row(line) for line in lines(journal)]
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
 
 

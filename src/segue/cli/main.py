@@ -20,7 +20,7 @@ COMMANDS = {
     "fold": ("segue.cli.fold:fold", "Turn a journal on standard input into chat messages."),
     "models": ("segue.cli.models:models", "Show which model answers, and why."),
     "run": ("segue.cli.run:run", "Run a function in a durable session."),
-    "sessions": ("segue.cli.sessions:sessions", "Look at sessions."),
+    "sessions": ("segue.cli.sessions:sessions", "Look at sessions, check and repair them."),
 }
 
 

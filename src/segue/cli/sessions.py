@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from segue.cli import choosing, completion, drawing
+from segue.cli import choosing, completion, drawing, verifying
 from segue.cli.terminal import print_json, show
 from segue.cli.visible import shortened, visible
 from segue.events.codec import encode_json
@@ -40,7 +40,11 @@ def _one_session(command: Command) -> Command:
 
 @click.group()
 def sessions() -> None:
-    """Look at sessions."""
+    """Look at sessions, check and repair them."""
+
+
+sessions.add_command(verifying.verify)
+sessions.add_command(verifying.repair)
 
 
 @sessions.command("list")

@@ -203,6 +203,14 @@ class FileBackedUp(Event, frozen=True, kw_only=True):
     blob: str = ""
 
 
+class RowLost(Event, frozen=True, kw_only=True):
+    """Stands where a row was that is lost: damaged, and no copy of it left. Written by `segue sessions repair` only, so
+    that positions keep their rows and nobody reads a shortened journal for a whole one. Folds ignore it."""
+
+    TYPE: ClassVar[str] = "ROW_LOST"
+    reason: str
+
+
 # --- control rows: anyone appends them, at any time ----------------------------------------------------------------
 
 

@@ -3,6 +3,9 @@
 One line of 96 bytes, overwritten in place by one pwrite after the rows were fdatasynced, itself never synced:
 it is derived, and after a power loss it is older than the truth or missing, never newer. Readers take no
 lock: a line whose checksum is wrong was read while it was written, and is read again.
+
+A second line of the same kind, the *fence*, is there while a failed append could not be cut off: what lies behind
+its position was reported as failed, and nobody may publish it. Only healing looks at it.
 """
 
 from __future__ import annotations
@@ -64,6 +67,20 @@ def read(descriptor: int, expected: Position | None = None) -> Position | None:
             return position
         time.sleep(0.0002 if attempt else 0)
     return None
+
+
+def read_fence(descriptor: int) -> Position | None:
+    """The position behind which everything was refused, None when nothing was. Raises OSError."""
+    return decode(os.pread(descriptor, SIZE, SIZE))
+
+
+def set_fence(descriptor: int, position: Position | None) -> None:
+    """Say durably that what is behind the position was refused and must never be published; None: no more of that.
+
+    A second line of the file. Raises OSError.
+    """
+    os.pwrite(descriptor, encode(position) if position is not None else b" " * SIZE, SIZE)
+    os.fdatasync(descriptor)
 
 
 def publish(descriptor: int, position: Position) -> None:

@@ -61,7 +61,7 @@ def commit_session(session: GitSession, messages: list[str]) -> None:
 def _commit(session: GitSession, messages: list[str]) -> None:
     paths = session.paths
     objects = Objects(paths.git / "objects", session.recent_objects)
-    head = _head(objects, paths)
+    head = read_head(objects, paths)
     until = session.position()
     if head.seq > until.seq:
         raise DamagedObject("the history is ahead of the journal")
@@ -84,7 +84,8 @@ def fan_out(number: int) -> str:
     return f"{thousands // 10_000 % 100:02d}/{thousands // 100 % 100:02d}/{thousands % 100:02d}"
 
 
-def _head(objects: Objects, paths: SessionPaths) -> Head:
+def read_head(objects: Objects, paths: SessionPaths) -> Head:
+    """The last commit; an empty one when there is none. Raises DamagedObject, OSError."""
     commit = repository.read_branch(paths.git)
     if commit is None:
         return Head()

@@ -24,8 +24,10 @@ log = logging.getLogger("segue.stores.git")
 class Healing:
     """One pass over what is behind a position. The caller holds the append lock."""
 
-    def __init__(self, paths: SessionPaths, known: Position | None) -> None:
+    def __init__(self, paths: SessionPaths, known: Position | None, *, fenced: bool = False) -> None:
         self.paths = paths
+        self.fenced = fenced
+        """Whether what is behind the position was refused: then it is dropped, complete or not."""
         self.trusted = known is not None
         self.position = known or START
         self.reports: list[str] = []
@@ -38,7 +40,7 @@ class Healing:
             raise corrupt(self.paths.segment(known), 1, 0, "the acknowledged segment is missing")
         later = [first for first in segments if first >= known]
         for first in later:
-            self._segment(first, is_last=first == later[-1])
+            self._segment(first, is_last=self.fenced or first == later[-1])
         return self.position
 
     def _segment(self, first: int, *, is_last: bool) -> None:
@@ -58,9 +60,11 @@ class Healing:
         data = pread_all(descriptor, os.fstat(descriptor).st_size, 0)
         start = self._verified_length(path, data, first)
         end, last_seq, bad = complete_appends(data, start, self.position.seq)
+        if self.fenced:
+            end, last_seq, bad = start, self.position.seq, len(data)
         if end < len(data):
             line = data.count(b"\n", 0, bad) + 1
-            if not is_last or (not self.trusted and _row_after(data, bad)):
+            if not is_last or (not self.trusted and row_after(data, bad)):
                 raise corrupt(path, line, bad, "damage before other rows")
             self._drop(descriptor, path, data, end)
         if end > start:
@@ -84,7 +88,8 @@ class Healing:
         kept = self._keep(path, data[end:], end)
         os.ftruncate(descriptor, end)
         os.fdatasync(descriptor)
-        report = f"{path}: dropped a torn append of {len(data) - end} bytes at byte {end} ({kept})"
+        what = "a failed append" if self.fenced else "a torn append"
+        report = f"{path}: dropped {what} of {len(data) - end} bytes at byte {end} ({kept})"
         self.reports.append(report)
         log.warning(report)
 
@@ -118,7 +123,7 @@ def complete_appends(data: bytes, start: int, seq: int) -> tuple[int, int, int]:
     return end, last_seq, offset
 
 
-def _row_after(data: bytes, offset: int) -> bool:
+def row_after(data: bytes, offset: int) -> bool:
     """Whether a good row comes after the bad line at `offset`."""
     lines = data[offset:].split(b"\n")[1:-1]
     return any(_is_row(line) for line in lines)

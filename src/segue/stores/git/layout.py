@@ -12,6 +12,8 @@
   context/, files/  blobs under their SHA-256: ab/cdef...
   blobs           one line a blob put, in order: what the next commit has to take
   torn/           bytes that a crash left behind the last complete batch, kept for people
+  lost            one line a blob that a repair could not find again
+  repair/         a repair that is decided and not yet done, see `segue.stores.git.prepared`
   .git            derived history, bare
 <root>/.dirty/<folder>    change marks, see `segue.stores.git.marks`
 """
@@ -29,7 +31,7 @@ import time
 from pathlib import Path
 
 from segue.ids import utc_now
-from segue.stores.git import marks
+from segue.stores.git import leftovers, marks
 from segue.stores.git.acknowledged import START, encode
 from segue.stores.ids import folder_of, id_of
 
@@ -56,6 +58,8 @@ class SessionPaths:
         self.waiting_lock = self.folder / "lock" / "waiting"
         self.blob_log = self.folder / "blobs"
         self.torn = self.folder / "torn"
+        self.lost = self.folder / "lost"
+        self.cache = self.folder / "cache"
         self.git = self.folder / ".git"
         self.mark = root / marks.FOLDER / self.folder.name
 
@@ -80,7 +84,10 @@ def create_session(paths: SessionPaths) -> bool:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(paths.folder))
     paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     building = paths.root / f".new-{secrets.token_hex(8)}"
+    building.mkdir(mode=0o700)
+    descriptor = os.open(building, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        leftovers.hold(descriptor)
         _build(building, paths.session_id)
         with marks.locked(paths.mark.parent):
             marks.make(paths.mark)
@@ -90,25 +97,28 @@ def create_session(paths: SessionPaths) -> bool:
         if paths.exists():  # another process was faster
             return False
         raise
+    finally:
+        os.close(descriptor)
     sync_directory(paths.root)
     return True
 
 
-def heal_meta(paths: SessionPaths) -> None:
-    """Write meta.json again when it is missing: the folder's name says all that matters. Raises OSError."""
-    if not paths.meta.exists():
-        write_new(paths.meta, _meta(paths.session_id))
-
-
 def list_sessions(root: Path) -> list[str]:
-    """Ids of all sessions under the root, sorted. Raises OSError, but not when the root is missing."""
-    try:
-        with os.scandir(root) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
+    """Ids of all sessions under the root, sorted. Raises OSError, but not when the root is missing.
+
+    What creating and deleting left there when a process died is removed on the way.
+    """
+    names = _folders(root)
+    if any(name.startswith((".new-", ".deleted-")) for name in names):
+        sweep_hidden(root)
     ids = ((session_id, name) for name in names if (session_id := id_of(name)) is not None)
     return sorted(session_id for session_id, name in ids if _is_directory(f"{root}/{name}/history"))
+
+
+def unknown_folders(root: Path) -> list[Path]:
+    """Folders under the root that hold a journal under a name that is no session's: renamed by hand. Raises OSError."""
+    unknown = (root / name for name in _folders(root) if not name.startswith(".") and id_of(name) is None)
+    return sorted(folder for folder in unknown if _is_directory(folder / "history"))
 
 
 def census(root: Path) -> str:
@@ -132,10 +142,11 @@ def hide_session(paths: SessionPaths) -> None:
 
 
 def sweep_hidden(root: Path) -> None:
-    """What is hidden was deleted: finish what a crash interrupted."""
+    """What is hidden was deleted, or was never finished: finish what a crash interrupted."""
     for name in os.listdir(root):
         if name.startswith(".deleted-"):
             shutil.rmtree(root / name, ignore_errors=True)
+    leftovers.sweep(root)
 
 
 def write_new(path: Path, data: bytes) -> None:
@@ -144,11 +155,12 @@ def write_new(path: Path, data: bytes) -> None:
     descriptor = os.open(building, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
+            leftovers.hold(descriptor)
             write_all(descriptor, data)
             os.fsync(descriptor)
+            os.rename(building, path)
         finally:
             os.close(descriptor)
-        os.rename(building, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(building)
@@ -175,15 +187,24 @@ def sync_directory(path: Path) -> None:
 
 
 def _build(folder: Path, session_id: str) -> None:
-    folder.mkdir(mode=0o700)
     for name in _DIRECTORIES:
         (folder / name).mkdir(mode=0o700)
     write_new(folder / "acknowledged", encode(START))
-    write_new(folder / "meta.json", _meta(session_id))
+    write_new(folder / "meta.json", meta_bytes(session_id))
 
 
-def _meta(session_id: str) -> bytes:
-    return json.dumps({"format": FORMAT, "id": session_id, "created_at": utc_now()}).encode() + b"\n"
+def meta_bytes(session_id: str, created_at: str = "") -> bytes:
+    """The content of meta.json."""
+    meta = {"format": FORMAT, "id": session_id, "created_at": created_at or utc_now()}
+    return json.dumps(meta).encode() + b"\n"
+
+
+def _folders(root: Path) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
 
 
 def _is_directory(path: Path | str) -> bool:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pygit2
 
+from segue.stores.git.completeness import check_complete
 from segue.stores.git.layout import sync_directory
 from segue.stores.git.packs import Pack, join_packs, read_pack
-from segue.stores.git.repository import STALE_SECONDS
+from segue.stores.git.repository import STALE_SECONDS, remove_unfinished
 
 SAMPLE = "17"
 """Object ids are random: one of the 256 directories tells how full all are. Git's own automatic gc looks here too."""
@@ -49,6 +50,8 @@ def pack(git: Path) -> None:
     Raises OSError, pygit2.GitError, DamagedObject.
     """
     _remove_unfinished(git / "objects" / "pack")
+    remove_unfinished(git)
+    check_complete(git)
     pack_loose(git / "objects")
     join_like(git / "objects" / "pack")
 

@@ -26,6 +26,9 @@ _CONFIG = """\
 [gc]
 \tauto = 0
 """
+SETTINGS = {"HEAD": f"ref: {BRANCH}\n", "config": _CONFIG}
+"""File name -> content."""
+_UNFINISHED = re.compile(r"(tmp_obj_|\.new-)[0-9a-f]{16}")
 _OID = re.compile(r"[0-9a-f]{40}")
 log = logging.getLogger("segue.stores.git")
 
@@ -34,7 +37,7 @@ def prepare(git: Path) -> None:
     """Make what is missing of a bare repository. Raises OSError."""
     for directory in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
         (git / directory).mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, text in (("HEAD", f"ref: {BRANCH}\n"), ("config", _CONFIG)):
+    for name, text in SETTINGS.items():
         if not (git / name).exists():
             _replace(git / name, text)
 
@@ -70,6 +73,16 @@ def remove_stale_locks(git: Path) -> None:
         if time.time() - path.stat().st_mtime > STALE_SECONDS:
             path.unlink(missing_ok=True)
             log.warning("%s was left behind and is removed", path)
+
+
+def remove_unfinished(git: Path) -> None:
+    """Files that a commit of ours was writing when its process died. The caller holds the commit lock. Raises OSError.
+
+    Git's own have shorter names; its `gc` removes them.
+    """
+    for path in [*git.glob("objects/??/tmp_obj_*"), *git.glob(".new-*"), *git.glob("refs/heads/.new-*")]:
+        if _UNFINISHED.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def _packed_branch(git: Path) -> str | None:

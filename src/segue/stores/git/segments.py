@@ -23,12 +23,12 @@ from segue.events.codec import decode_row, decode_rows
 from segue.events.envelope import Envelope
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.layout import SessionPaths, write_all
+from segue.stores.ids import id_of
 
 SMALL = 1 << 16
 """Bytes under which a segment is read whole, and so verified, however few lines are wanted."""
 BATCH = 1 << 14
 """Bytes of rows that are decoded at once: more would only fill the processor's caches."""
-REPAIR = "nothing was changed: copy the session's folder, then repair or remove the damaged lines"
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ def segments_after(paths: SessionPaths, until: Position, after_seq: int) -> Iter
     firsts = [first for first in paths.segments() if first <= until.segment]
     if not firsts or firsts[0] != 1 or firsts[-1] != until.segment:
         missing = paths.segment(until.segment if firsts and firsts[0] == 1 else 1)
-        raise CorruptJournal(f"{missing} is missing; {REPAIR}", path=str(missing), line=1)
+        raise corrupt(missing, 0, 0, "the segment is missing")
     wanted = firsts[bisect.bisect_right(firsts, after_seq + 1) - 1 :]
     sealed = read_sealed(paths) if len(wanted) > 1 else {}
     for first, following in itertools.pairwise(wanted):
@@ -143,7 +143,9 @@ def damage(segment: Segment) -> CorruptJournal:
 
 def corrupt(path: Path, line: int, offset: int, problem: str) -> CorruptJournal:
     place = f"{path}, line {line} (byte {offset})" if line else str(path)
-    return CorruptJournal(f"{place}: {problem}; {REPAIR}", path=str(path), line=line, offset=offset)
+    name = id_of(path.parent.parent.name) or "ID"
+    advice = f"nothing was changed: `segue sessions verify {name}` says more, `segue sessions repair {name}` mends it"
+    return CorruptJournal(f"{place}: {problem}; {advice}", path=str(path), line=line, offset=offset)
 
 
 def row_problem(line: bytes, seq: int) -> str | None:
@@ -185,6 +187,7 @@ def seal(paths: SessionPaths, position: Position) -> None:
     descriptor = os.open(paths.sealed, flags, 0o600)
     try:
         write_all(descriptor, f"{position.segment} {position.length} {position.crc:08x} .\n".encode())
+        os.fdatasync(descriptor)  # once in a segment's life; without it damage could hide after a power loss
     finally:
         os.close(descriptor)
 

@@ -36,6 +36,8 @@ class GitSession:
         self.recent_objects: dict[str, bytes] = {}
         """Trees and commit of the last commit made here: the committer's."""
         self._tail: Tail | None = None
+        self._refused: Position | None = None
+        """The last tail's, for the next one."""
         self._busy = threading.Lock()
         """Held while the tail is used: by an append, a first look, or closing."""
 
@@ -189,11 +191,12 @@ class GitSession:
         if self._tail is None:
             if not self.paths.exists():
                 raise no_session(self.paths.session_id)
-            self._tail = Tail(self.paths, self.segment_bytes)
+            self._tail = Tail(self.paths, self.segment_bytes, self._refused)
         return self._tail
 
     def _close(self) -> None:
         if self._tail is not None:
+            self._refused = self._tail.refused
             self._tail.close()
             self._tail = None
 

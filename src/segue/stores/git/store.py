@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from segue.errors import SessionNotFound, StorageError
 from segue.events.envelope import Envelope
@@ -17,9 +18,11 @@ from segue.stores.git import blobs, layout, marks
 from segue.stores.git.committer import Committer
 from segue.stores.git.faults import naming
 from segue.stores.git.forks import watch_forks
+from segue.stores.git.identity import check_identity
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.lease import current_holder
 from segue.stores.git.leases import Leases
+from segue.stores.git.problems import Problem
 from segue.stores.git.removal import remove
 from segue.stores.git.segments import read_batches, read_lines
 from segue.stores.git.session import GitSession
@@ -28,6 +31,9 @@ from segue.stores.git.watching import watch_rows
 from segue.stores.git.writer import Request, Writer
 from segue.stores.ids import check_session_id
 from segue.stores.protocol import Draft, Lease, Stop
+
+if TYPE_CHECKING:
+    from segue.stores.git.repair import Report
 
 OPEN_SESSIONS = 64
 """Sessions whose files stay open, four descriptors each, the most recently used ones."""
@@ -173,6 +179,47 @@ class GitStore:
         if self._commits and not self._closed:
             self._committer.queue(session, message)
 
+    def verify(self, session_id: str, progress: Callable[[int], None] = lambda size: None) -> list[Problem]:
+        """What is wrong with the session, without changing anything; `progress` is told how many bytes were read.
+
+        Reads everything once. Problems that are notes are what a crash leaves; the next open puts them right.
+        """
+        paths = self._folder(session_id)
+        with naming(paths.folder, "verify"):
+            found: list[Problem] = _module("verify").verify(paths, progress)
+            return found
+
+    def repair(self, session_id: str, progress: Callable[[int], None] = lambda size: None) -> Report:
+        """Put right what `verify` finds; a copy of what is changed is kept under `<root>/.backups`.
+
+        Damaged rows are restored from the commits, and those that nobody has any more become ROW_LOST rows. Raises
+        `SessionBusy` while a turn runs, `StorageError` for what is not damage (a renamed folder, a newer format).
+        """
+        paths = self._folder(session_id)
+        self._check_open()
+        with naming(paths.folder, "repair"):
+            lease = self._leases.acquire(paths, "repair", 0.0)
+            try:
+                report: Report = _module("repair").repair(paths, progress)
+            finally:
+                self._leases.release(lease)
+        if report.backup:
+            self.commit(session_id, "repair")
+            self.drain_commits(CLOSE_SECONDS)
+        return report
+
+    def unknown_folders(self) -> list[Path]:
+        """Folders with a journal whose names are no session's: no listing shows them."""
+        with naming(self.root, "list"):
+            return layout.unknown_folders(self.root)
+
+    def size(self, session_id: str) -> int:
+        """Bytes that `verify` reads of the session, about."""
+        paths = self._folder(session_id)
+        with naming(paths.folder, "look at"):
+            size: int = _module("verify").size_of(paths)
+            return size
+
     def drain_commits(self, seconds: float) -> bool:
         """Wait until everything asked for is committed. False when that took too long."""
         return self._committer.drain(seconds)
@@ -225,10 +272,20 @@ class GitStore:
         with naming(paths.folder, "open"):
             if not paths.exists():
                 raise no_session(session_id)
+            if session is None:
+                check_identity(paths)
         if session is None:
             with self._lock:
                 session = self._sessions.setdefault(session_id, GitSession(paths, self.segment_bytes))
         return session
+
+    def _folder(self, session_id: str) -> SessionPaths:
+        """The paths of a session that exists, damaged or not."""
+        paths = SessionPaths(self.root, check_session_id(session_id))
+        with naming(paths.folder, "open"):
+            if not paths.exists():
+                raise no_session(session_id)
+        return paths
 
     def _keep_few_open(self, session_id: str) -> None:
         """Note that the session was written now, and close the files of the one that was not for longest."""
@@ -242,6 +299,11 @@ class GitStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StorageError(f"the store of {self.root} is closed")
+
+
+def _module(name: str) -> Any:
+    """What reads commits loads libgit2, which takes 0.1 s: only when it is needed."""
+    return importlib.import_module(f"segue.stores.git.{name}")
 
 
 Item = TypeVar("Item")

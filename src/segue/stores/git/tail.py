@@ -8,11 +8,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from segue.stores.git import acknowledged
+from segue.stores.git import acknowledged, prepared
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.forks import close_lock
 from segue.stores.git.healing import Healing
-from segue.stores.git.layout import SessionPaths, heal_meta, sync_directory, write_all
+from segue.stores.git.identity import heal_meta
+from segue.stores.git.layout import SessionPaths, sync_directory, write_all
 from segue.stores.git.lease import Note, note_in
 from segue.stores.git.locks import lock, opened, try_lock
 from segue.stores.git.segments import corrupt, seal
@@ -32,11 +33,15 @@ class Tail:
     Methods raise OSError unless they say otherwise.
     """
 
-    def __init__(self, paths: SessionPaths, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, paths: SessionPaths, segment_bytes: int = SEGMENT_BYTES, refused: Position | None = None
+    ) -> None:
         self.paths = paths
         self.segment_bytes = segment_bytes
         self.reports: list[str] = []
         self.position: Position | None = None
+        self.refused = refused
+        """Where a failed append begins that could not be cut off. Nothing is written before it is."""
         self._segment = -1
         self._acknowledged = self._turn = self._lock = -1
         try:
@@ -112,6 +117,8 @@ class Tail:
     def _current(self) -> Position:
         if os.fstat(self._lock).st_nlink == 0:  # others lock another file now
             raise Replaced
+        if self.refused is not None:
+            self._cut_refused(self.refused)
         position = acknowledged.read(self._acknowledged, self.position)
         if position is None or self.position is None:
             self._check_not_replaced()
@@ -138,13 +145,20 @@ class Tail:
             raise Replaced
 
     def _heal(self, known: Position | None) -> Position:
-        heal_meta(self.paths)
-        healing = Healing(self.paths, known)
+        finished = prepared.finish(self.paths, self._acknowledged)
+        if finished:
+            known = acknowledged.read(self._acknowledged)
+        self.reports += [report for report in (finished, heal_meta(self.paths)) if report]
+        fence = acknowledged.read_fence(self._acknowledged)
+        known = known or fence
+        healing = Healing(self.paths, known, fenced=fence is not None and fence == known)
         position = healing.run()
         self.reports += healing.reports
         self._open_segment(position.segment)
         if position != known:
             acknowledged.publish(self._acknowledged, position)
+        if fence is not None:
+            acknowledged.set_fence(self._acknowledged, None)
         self.position = position
         return position
 
@@ -184,9 +198,38 @@ class Tail:
         return os.open(self.paths.segment(first), flags, 0o600)
 
     def _undo(self, before: Position) -> None:
-        """Nothing of a failed write may stay: cut it off, and read everything anew before the next one."""
+        """Nothing of a failed write may stay: cut it off, and read everything anew before the next one.
+
+        What cannot be cut off is fenced, for other processes and later ones, and refused here until it is gone.
+        """
         self.position = None
-        with suppress(OSError):
-            if before.segment:
-                os.truncate(self.paths.segment(before.segment), before.length)
-            self.paths.segment(before.seq + 1).unlink(missing_ok=True)  # a new segment, if it came to that
+        try:
+            self._cut(before)
+            if acknowledged.read(self._acknowledged) != before:  # publishing it is what failed
+                acknowledged.publish(self._acknowledged, before)
+        except OSError:
+            self.refused = before
+            with suppress(OSError):
+                acknowledged.set_fence(self._acknowledged, before)
+
+    def _cut(self, before: Position) -> None:
+        started = self.paths.segment(before.seq + 1)
+        if started.exists():  # a new segment, if it came to that
+            started.unlink()
+            sync_directory(self.paths.history)
+        if before.segment:
+            path = self.paths.segment(before.segment)
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(descriptor, before.length)
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _cut_refused(self, refused: Position) -> None:
+        """Unless another process has done it, and perhaps gone on."""
+        if acknowledged.read(self._acknowledged) in (None, refused):
+            self._cut(refused)
+            if acknowledged.read_fence(self._acknowledged) is not None:
+                acknowledged.set_fence(self._acknowledged, None)
+        self.refused = None
