@@ -17,6 +17,9 @@ from typing import Any
 import pygit2
 from pygit2.enums import ObjectType
 
+from segue.stores.git.layout import write_all
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 FILE, DIRECTORY = b"100644", b"40000"
 Entries = dict[bytes, tuple[bytes, bytes]]
 """Name -> mode and binary object id."""
@@ -61,16 +64,26 @@ class Objects:
         oid = hashlib.sha1(raw, usedforsecurity=False).hexdigest()
         if kind != ObjectType.BLOB:
             self.written[oid] = data
-        path = self._loose(oid)
-        if not _has_content(path):
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            building = path.parent / f"tmp_obj_{secrets.token_hex(8)}"  # a name that `git gc` would clean up
-            building.write_bytes(zlib.compress(raw, 1))
-            os.replace(building, path)
+        if not _has_content(self._loose(oid)):
+            self._write_loose(oid, zlib.compress(raw, 1))
         return oid
 
-    def _loose(self, oid: str) -> Path:
-        return self.path / oid[:2] / oid[2:]
+    def _write_loose(self, oid: str, data: bytes) -> None:
+        folder = f"{self.path}/{oid[:2]}"
+        building = f"{folder}/tmp_obj_{secrets.token_hex(8)}"  # a name that `git gc` would clean up
+        try:
+            descriptor = os.open(building, _NEW, 0o600)
+        except FileNotFoundError:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            descriptor = os.open(building, _NEW, 0o600)
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+        os.replace(building, self._loose(oid))
+
+    def _loose(self, oid: str) -> str:
+        return f"{self.path}/{oid[:2]}/{oid[2:]}"
 
     def grow(self, tree: str | None, additions: Mapping[str, Addition]) -> str:
         """The tree with the additions in it; only the directories on their way are read and written."""
@@ -86,7 +99,7 @@ class Objects:
         return DIRECTORY, bytes.fromhex(self.grow(subtree, addition))
 
 
-def _has_content(path: Path) -> bool:
+def _has_content(path: str) -> bool:
     try:
         return os.stat(path).st_size > 0
     except FileNotFoundError:

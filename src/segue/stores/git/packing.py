@@ -19,8 +19,8 @@ from segue.stores.git.repository import STALE_SECONDS, remove_unfinished
 
 SAMPLE = "17"
 """Object ids are random: one of the 256 directories tells how full all are. Git's own automatic gc looks here too."""
-MOST_IN_SAMPLE = 8
-"""About 2,000 loose objects, 300 commits."""
+MOST_IN_SAMPLE = 4
+"""About 1,000 loose objects, 150 commits: a tenth of a second's work."""
 LIKE = 2
 """A pack is joined with smaller ones when they have at least one object for that many of its own."""
 MOST_BYTES = 1 << 30
