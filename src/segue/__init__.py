@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         current_session,
         session_context,
     )
+    from segue.agents.resume import resume
     from segue.session.db import default_db
     from segue.session.runtime import create_runtime
     from segue.session.waits import ask_user

@@ -21,14 +21,18 @@
     │   ├── TurnEnded                 the turn this writer belonged to is over
     │   ├── TurnSettled
     │   ├── TurnInProgress
-    │   ├── NotResumable
+    │   ├── NotResumable              nothing that could be run again, or its arguments do not decode
+    │   ├── ReplayDivergence          the program does not do what it had done
+    │   ├── AlreadyDecided            somebody was faster
+    │   ├── NotWaiting                no such wait is open
     │   └── PendingCalls              a call in the history is still open
     ├── DefinitionError               a function or option that cannot work, found when it is declared
     │   └── RecursionLimit            (also RecursionError)
     ├── ModelError                    reaching a model failed
     │   ├── NoModel  MissingExtra  ModelAuthError  ModelRateLimited  ContextTooLong
     │   ├── BadModelRequest  ModelUnavailable  ModelTimeout
-    │   └── InvalidReply              the reply is not one of the choices, or not of the schema
+    │   ├── InvalidReply              the reply is not one of the choices, or not of the schema
+    │   └── StepLimit                 the model went on calling tools
     ├── InvalidArguments              a model's arguments for a tool do not fit; the text is for the model
     └── UsageError                    the caller's words are off (exit code 2)
 
@@ -146,6 +150,30 @@ class NotResumable(SessionStateError):
     code = "not_resumable"
 
 
+class ReplayDivergence(SessionStateError):
+    """The program that runs again does not do what the record says it did. `node_id` is the recorded call, if any."""
+
+    code = "replay_divergence"
+
+    def __init__(self, message: str, *, node_id: str = "") -> None:
+        super().__init__(message)
+        self.node_id = node_id
+
+
+class AlreadyDecided(SessionStateError):
+    """Somebody else decided first. `decision` says how: granted, denied, answered or resolved."""
+
+    code = "already_decided"
+
+    def __init__(self, message: str, *, decision: str) -> None:
+        super().__init__(message)
+        self.decision = decision
+
+
+class NotWaiting(SessionStateError):
+    code = "not_waiting"
+
+
 class PendingCalls(SessionStateError):
     code = "pending_calls"
 
@@ -233,6 +261,12 @@ class InvalidArguments(SegueError):
     def __init__(self, message: str, *, problems: list[str] | None = None) -> None:
         super().__init__(message)
         self.problems = problems or []
+
+
+class StepLimit(ModelError):
+    """The model was called as often as `exec` allows, and still wanted to call tools instead of answering."""
+
+    code = "step_limit"
 
 
 class UsageError(SegueError):

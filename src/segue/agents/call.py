@@ -11,10 +11,12 @@ from segue.agents.options import Options
 from segue.errors import RecursionLimit
 from segue.events.facts import CallEnded, CallStarted, Event
 from segue.events.json_values import json_or_reason
+from segue.fold.graph import TERMINAL
 from segue.ids import new_id
 from segue.session.ambient import current_call_id, current_runtime
 from segue.session.context import enter_call
 from segue.session.exchange import direct_call, reply_rows
+from segue.session.restored import NO_RESULT, restored
 from segue.session.runtime import Runtime
 from segue.session.turn import Frame, Turn, error_code, error_text, status_of
 
@@ -43,19 +45,51 @@ class Call:
         self._turn, self._options, self._runtime = turn, options, runtime
         self.result: Any = None
         caller = turn.frame(current_call_id())
+        self._recorded = turn.replay.take(caller.node_id if caller else "", "function", name, arguments)
         self._frame = Frame(
-            node_id=new_id("node"),
+            node_id=self._node_id(),
             caller=caller,
             name=name,
             doc=doc,
             arguments=arguments,
             callers=options.callers,
             subcalls=options.subcalls,
-            history=turn.history_length() if caller is None else 0,
+            history=0 if caller else self._history(),
         )
         if self._frame.depth > DEEPEST:
             raise RecursionLimit(f"{name} is nested {DEEPEST} calls deep: give its recursion an end")
         self._entered: AbstractContextManager[None] = enter_call(self._frame, runtime)
+
+    def _node_id(self) -> str:
+        """A recorded call keeps its node; one that failed, and would only fail again, is done over as a new one."""
+        known, new = self._recorded, new_id("node")
+        if known is None:
+            return new
+        if known.status in ("failed", "cancelled") and not self._turn.replay.went_on(known):
+            self._turn.replay.do_again(known, new)
+            return new
+        return known.id
+
+    def _history(self) -> int:
+        if self._recorded is None:
+            return self._turn.history_length()
+        return self._turn.history_before(self._recorded)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the record has the end of this very call: running it again writes nothing about it."""
+        return (
+            self._recorded is not None
+            and self._recorded.id == self._frame.node_id
+            and self._recorded.status in TERMINAL
+        )
+
+    def recorded_result(self, returned: Any) -> Any:
+        """The result that the record has, as a value of the return annotation; `NO_RESULT` when the call has to be
+        entered (again): it did not end well, or its result is not what the function gave, to the last bit."""
+        if not self._is_over or self._recorded is None or self._recorded.status != "completed":
+            return NO_RESULT
+        return restored(self._recorded.result, returned)
 
     def ambient_runtime(self) -> Runtime:
         """The runtime to fill in. Without a model its first use raises `NoModel` and says what to install."""
@@ -100,9 +134,11 @@ class Call:
 
     def _start(self) -> Future[list[int]] | None:
         """Record the start. The future is a root call's, to wait for."""
-        self._turn.check()
-        frame = self._frame
+        if self._is_over:
+            return None
+        frame, known = self._frame, self._recorded
         caller = frame.caller.node_id if frame.caller else ""
+        self._turn.check(caller)
         started = CallStarted(
             node_id=frame.node_id,
             kind="function",
@@ -110,17 +146,24 @@ class Call:
             called_by=caller,
             predecessor=self._turn.follow(caller, frame.node_id),
             arguments=frame.arguments,
+            attempt=1 if known is None else known.attempt + 1,
             turn_id=self._turn.turn_id,
             doc=frame.doc,
             expose=self._options.expose,
         )
-        if not caller:
-            return self._turn.submit_exchange(direct_call(asked(frame.arguments)), started)
-        self._turn.begin(started)
-        return None
+        if caller:
+            self._turn.begin(started)
+            return None
+        if known is not None:  # what it was asked is in the conversation
+            return self._turn.submit(started)
+        return self._turn.submit_exchange(direct_call(asked(frame.arguments)), started)
 
     def _end(self, error: BaseException | None) -> Future[list[int]] | None:
-        """Queue the rows of the end. None where the turn's end will write them."""
+        """Queue the rows of the end. None where the record has them, or the turn's end will write them."""
+        if self._is_over:
+            return None
+        if self._turn.is_suspended(self._frame.node_id):
+            return self._turn.submit(CallEnded(node_id=self._frame.node_id, status="suspended"))
         status = status_of(error)
         if not status:
             self._turn.unwound(self._frame.node_id)

@@ -15,6 +15,7 @@ from segue.agents.options import Options, options
 from segue.errors import DefinitionError, NoSession
 from segue.session.ambient import NO_SESSION, current_writer, in_main_thread
 from segue.session.context import session_context
+from segue.session.restored import NO_RESULT
 from segue.session.runtime import Runtime
 from segue.typed.signature import INJECTED, Signature
 
@@ -64,8 +65,7 @@ class AgenticFunction(Generic[P, R]):
         `session_id` continues that session (or creates it under that id); None makes a new one.
         """
         opened = session_context(session_id, runtime=runtime, source=source)
-        run = _run_async if self.is_async else _run
-        return run(opened, lambda: self(*args, **kwargs))
+        return run_in(opened, lambda: self(*args, **kwargs), is_async=self.is_async)
 
     def _call(self, args: Any, kwargs: Any, *, bound_method: bool) -> Any:
         bound = self.signature.bind(args, kwargs)
@@ -111,8 +111,12 @@ class BoundMethod:
     ) -> Any:
         """Like `AgenticFunction.run`."""
         opened = session_context(session_id, runtime=runtime, source=source)
-        run = _run_async if self._function.is_async else _run
-        return run(opened, lambda: self(*args, **kwargs))
+        return run_in(opened, lambda: self(*args, **kwargs), is_async=self._function.is_async)
+
+
+def run_in(opened: session_context, call: Callable[[], Any], *, is_async: bool) -> Any:
+    """The call in a turn of its own: a `Run`, awaitable for an async function."""
+    return (_run_async if is_async else _run)(opened, call)
 
 
 def _run(opened: session_context, call: Callable[[], Any]) -> Run:
@@ -132,7 +136,11 @@ def _call_sync(function: AgenticFunction[Any, Any], bound: inspect.BoundArgument
         with _ad_hoc(function) as session:
             _announce(session.session_id)
             return _call_sync(function, bound, bound_method)
-    with function.begin(bound, bound_method) as call:
+    call = function.begin(bound, bound_method)
+    recorded = call.recorded_result(function.signature.hints.get("return", Any))
+    if recorded is not NO_RESULT:
+        return recorded
+    with call:
         call.result = function.function(*bound.args, **bound.kwargs)
     return call.result
 
@@ -144,7 +152,11 @@ async def _call_async(
         async with _ad_hoc(function) as session:
             _announce(session.session_id)
             return await _call_async(function, bound, bound_method)
-    async with function.begin(bound, bound_method) as call:
+    call = function.begin(bound, bound_method)
+    recorded = call.recorded_result(function.signature.hints.get("return", Any))
+    if recorded is not NO_RESULT:
+        return recorded
+    async with call:
         call.result = await function.function(*bound.args, **bound.kwargs)
     return call.result
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from segue.cli import exits
 from segue.cli.visible import say
 from segue.errors import Cancelled, SegueError, Suspended
+from segue.events.codec import encode_json
+from segue.fold.waits import Wait
 from segue.settings import load_settings
 
 PLACEHOLDER = "your next message"
@@ -40,12 +42,30 @@ def continuation(
     target: str, model: str | None, given: Sequence[str], text: str | None, session_id: str
 ) -> str:
     """The command that continues the session, to be pasted from the current folder."""
-    words = [*program(), "run", target]
+    words = ["run", target]
     words += ["--model", model] if model else []
     words += [word for pair in given for word in ("--arg", pair)]
     words += ["--session", session_id]
     words += [PLACEHOLDER] if text is not None else []
-    return home_prefix() + shlex.join(words)
+    return command(*words)
+
+
+def command(*words: str) -> str:
+    """A command of this program, to be pasted from the current folder."""
+    return home_prefix() + shlex.join([*program(), *words])
+
+
+def waiting(session_id: str, wait: Wait) -> str:
+    """What a wait wants, and the commands that decide it."""
+    if wait.kind == "question":
+        options = f" ({' | '.join(wait.options)})" if wait.options else ""
+        answer = command("answer", session_id, wait.id, wait.options[0] if wait.options else "your answer")
+        return f"waits for an answer: {wait.name}{options}\n  {answer}"
+    called = f"{wait.name}({encode_json(wait.arguments).decode()})"
+    if wait.kind == "approval":
+        return f"waits for an approval: {called}\n  {command('approve', session_id, wait.id)}   (or deny)"
+    resolve = command("resolve", session_id, wait.id)
+    return f"was interrupted, outcome unknown: {called}\n  {resolve} --retry   (or --skip, or --result JSON)"
 
 
 def program() -> list[str]:

@@ -16,9 +16,15 @@ from segue.cli.visible import say
 from segue.errors import SegueError
 
 COMMANDS = {
+    "answer": ("segue.cli.deciding:answer", "Answer a question that a turn waits for."),
+    "approvals": ("segue.cli.deciding:approvals", "List everything that waits for somebody, in all sessions."),
+    "approve": ("segue.cli.deciding:approve", "Let one call run that waits for an approval."),
     "completion": ("segue.cli.completion:completion", "Print the script for tab completion in a shell."),
+    "deny": ("segue.cli.deciding:deny", "Refuse one call that waits for an approval."),
     "fold": ("segue.cli.fold:fold", "Turn a journal on standard input into chat messages."),
     "models": ("segue.cli.models:models", "Show which model answers, and why."),
+    "resolve": ("segue.cli.deciding:resolve", "Say what became of a call whose outcome nobody knows."),
+    "resume": ("segue.cli.resume:resume", "Go on with a turn that was suspended or interrupted."),
     "run": ("segue.cli.run:run", "Run a function in a durable session."),
     "sessions": ("segue.cli.sessions:sessions", "Look at sessions, check and repair them."),
 }

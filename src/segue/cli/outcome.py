@@ -11,7 +11,7 @@ from segue.fold.graph import CallGraph
 from segue.session.db import SessionDB
 from segue.session.turn import status_of
 
-__all__ = ["Outcome", "open_questions", "read", "usage_of"]
+__all__ = ["Outcome", "read", "usage_of"]
 
 
 def read(db: SessionDB, session_id: str, turn_id: str, value: Any, error: BaseException | None) -> Outcome:
@@ -36,12 +36,3 @@ def usage_of(graph: CallGraph, turn_id: str) -> dict[str, int]:
         if node.turn_id == turn_id and node.kind == "model":
             total.update({name: count for name, count in (node.usage or {}).items() if type(count) is int})
     return dict(total)
-
-
-def open_questions(db: SessionDB, outcome: Outcome) -> list[str]:
-    """The questions that a suspended turn waits for, each with its id."""
-    if outcome.status != "suspended":
-        return []
-    nodes = db.journal(outcome.session_id).view(CallGraph).nodes.values()
-    waiting = [node for node in nodes if node.kind == "question" and node.status == "suspended"]
-    return [f"{node.name} ({node.id})" for node in waiting if node.turn_id == outcome.turn_id]

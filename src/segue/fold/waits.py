@@ -138,8 +138,11 @@ class Waits:
         self._unknown.pop(text_or(payload.get("call_id")), None)
 
     def _call_ended(self, envelope: Envelope, payload: Payload) -> None:
-        """Nothing inside a call that settled is asked any more."""
+        """Nothing inside a call that settled is asked any more. A tool that a wait of its own stopped is entered again:
+        its outcome is not unknown."""
         node = text_or(payload.get("node_id"))
+        if payload.get("status") == "suspended":
+            self._started.pop(node, None)
         if payload.get("status") in ("completed", "failed", "cancelled") and node:
             self._close(lambda wait: wait.called_by == node)
             self._conversations.pop(node, None)

@@ -4,9 +4,10 @@ loop, and connections are shared whoever calls."""
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -39,6 +40,26 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
             future.cancel()
             finished.wait(5)
         raise
+
+
+def in_thread(function: Callable[[], T]) -> Future[T]:
+    """Run a function in a thread of its own under a copy of the context. A pool's threads could all be waiting for
+    work that itself needs one of them. The thread is a daemon: cancelling the future leaves it running."""
+    future: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            value = context.run(function)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    threading.Thread(target=work, name="segue-tool", daemon=True).start()
+    return future
 
 
 def _loop() -> asyncio.AbstractEventLoop:

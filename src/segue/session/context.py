@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from segue.errors import TurnInProgress, TurnSettled, UsageError
-from segue.fold.turns import Turns
+from segue.fold.turns import SETTLED, Turns
+from segue.fold.turns import Turn as RecordedTurn
 from segue.ids import new_id, new_session_id
 from segue.journal import Journal
 from segue.session.ambient import (
@@ -26,13 +27,12 @@ from segue.session.ambient import (
 from segue.session.bind import bind
 from segue.session.db import SessionDB, default_db
 from segue.session.recovery import close_dead_turn
+from segue.session.replay import Replay
 from segue.session.runtime import Runtime, RuntimeSlot
 from segue.session.turn import Frame, Turn
 from segue.session.writer import SessionNodeWriter
 
 __all__ = ["SessionHandle", "ThreadPoolExecutor", "bind", "current_session", "enter_call", "session_context"]
-
-FINISHED = {"completed", "failed", "cancelled"}
 
 
 class SessionHandle:
@@ -156,10 +156,19 @@ class session_context:
 
     def _make_turn(self, journal: Journal, session_id: str) -> Turn:
         close_dead_turn(journal, self._source)
-        attempt = 1 if self._turn_id is None else _attempt(journal, self._turn_id)
+        known = None if self._turn_id is None else _unfinished(journal, self._turn_id)
         turn_id = self._turn_id or new_id("turn")
-        turn = Turn(journal, turn_id=turn_id, agent_id=self._agent_id, source=self._source, attempt=attempt)
-        turn.wait_seconds = self._wait
+        turn = Turn(
+            journal,
+            turn_id=turn_id,
+            agent_id=self._agent_id,
+            source=self._source,
+            attempt=1 if known is None else known.attempt + 1,
+        )
+        turn.wait_seconds, turn.enter_call = self._wait, enter_call
+        if known is not None:
+            turn.replay = Replay(journal.read(known.started_seq - 1), turn_id)
+            turn.reason = turn.replay.reason()
         return turn
 
     def _slot(self, outer: SessionNodeWriter | None) -> RuntimeSlot:
@@ -183,16 +192,15 @@ class session_context:
                 var.reset(token)
 
 
-def _attempt(journal: Journal, turn_id: str) -> int:
+def _unfinished(journal: Journal, turn_id: str) -> RecordedTurn | None:
+    """The turn as it was left; None for one that did not begin yet. Raises `TurnSettled`."""
     turn = journal.view(Turns).get(turn_id)
-    if turn is None:
-        return 1
-    if turn.status in FINISHED:
+    if turn is not None and turn.status in SETTLED:
         raise TurnSettled(
             f"turn {turn_id} of session {journal.session_id} is over ({turn.status}): open the session without"
             " turn_id to start a new turn"
         )
-    return turn.attempt + 1
+    return turn
 
 
 @contextlib.contextmanager

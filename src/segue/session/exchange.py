@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from segue.events.facts import Event, MessageDelta, MessageEnd, MessageStart
+from segue.fold.graph import Node
 from segue.ids import new_id
 from segue.session.prompt import text
 from segue.session.turn import Turn
@@ -29,19 +30,21 @@ def reply_rows(result: Any) -> list[Event]:
 
 
 class bare_exchange:
-    """`async with`: makes a model call outside any agentic call an exchange; inside one it does nothing."""
+    """`async with`: makes a model call outside any agentic call an exchange; inside one it does nothing. `recorded` is
+    its first call, where the turn runs again: then the record has the question, and perhaps the reply."""
 
-    def __init__(self, turn: Turn, caller: str, asked: Any) -> None:
-        self._turn, self._bare, self._asked = turn, not caller, asked
+    def __init__(self, turn: Turn, caller: str, asked: Any, recorded: Node | None) -> None:
+        self._turn, self._bare, self._asked, self._recorded = turn, not caller, asked, recorded
         self.result: Any = None
 
     async def __aenter__(self) -> bare_exchange:
-        if self._bare:
+        if self._bare and self._recorded is None:
             await self._turn.submitted(self._turn.submit_exchange(direct_call(self._asked)))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bare and error is None:
+        replied = self._recorded is not None and self._turn.replay.replied.get(self._recorded.id)
+        if self._bare and error is None and not replied:
             await self._turn.append_async(*reply_rows(self.result))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypedDict, Unpack
 
-from segue.errors import InvalidReply, NoModel, UsageError
+from segue.errors import InvalidReply, NoModel, StepLimit, UsageError
 from segue.models import selection
 from segue.models.protocol import Model
 from segue.session import background
 from segue.session.ambient import current_call_id, require_writer
 from segue.session.exchange import bare_exchange
-from segue.session.model_call import ModelCall, Options
+from segue.session.model_call import ModelCall, Options, Reply
 from segue.session.reply import Wanted, wanted_form
+from segue.session.tool_calls import ToolCalls
 from segue.settings import load_settings
+from segue.tools.declaration import Tool, toolset
 
 NO_MODEL = (
     "no model is configured. For a small local one that needs no key: `pip install 'segue[local]'` and"
@@ -54,7 +56,9 @@ class Runtime:
         *,
         choices: Sequence[str] | None = None,
         schema: Any = None,
+        tools: Sequence[Any] = (),
         attempts: int = 3,
+        steps: int = 20,
         **options: Unpack[ExecOptions],
     ) -> Any:
         """Ask the model and return its reply: text, one of `choices`, or a value of `schema`.
@@ -64,10 +68,16 @@ class Runtime:
         pydantic model) or a JSON schema as a dict. A reply that does not fit is asked for again, `attempts` times in
         all. `options` are those of `ExecOptions`.
 
-        Raises `NoModel`, `InvalidReply`, `ModelTimeout` and the other `ModelError`s, `NoSession`, `TurnEnded`,
-        `StorageError`. In a coroutine use `aexec`.
+        `tools` are functions, agentic functions or `segue.tool`s that the model may call, none by default. The calls
+        of one reply run together, sync ones each in a thread of its own; what fails is told to the model. The model is
+        called `steps` times at most.
+
+        Raises `NoModel`, `InvalidReply`, `StepLimit`, `ModelTimeout` and the other `ModelError`s, `DefinitionError` for
+        a tool that cannot be described, `NoSession`, `TurnEnded`, `StorageError`; the signal `Suspended` when a call
+        needs an approval. In a coroutine use `aexec`.
         """
-        return background.run(self._ask(content, wanted_form(choices, schema), attempts, Options(**options)))
+        asking = _Exec(content, wanted_form(choices, schema), toolset(tools), attempts, steps, Options(**options))
+        return background.run(self._ask(asking, own_loop=False))
 
     async def aexec(
         self,
@@ -75,32 +85,28 @@ class Runtime:
         *,
         choices: Sequence[str] | None = None,
         schema: Any = None,
+        tools: Sequence[Any] = (),
         attempts: int = 3,
+        steps: int = 20,
         **options: Unpack[ExecOptions],
     ) -> Any:
-        """`exec` for coroutines. Cancelling it closes the provider's stream."""
-        asked = self._ask(content, wanted_form(choices, schema), attempts, Options(**options))
-        return await asyncio.wrap_future(background.start(asked))
+        """`exec` for coroutines; async tools run on this loop. Cancelling it closes the provider's stream."""
+        asking = _Exec(content, wanted_form(choices, schema), toolset(tools), attempts, steps, Options(**options))
+        return await self._ask(asking, own_loop=True)
 
-    async def _ask(self, content: Any, wanted: Wanted, attempts: int, options: Options) -> Any:
+    async def _ask(self, asking: _Exec, *, own_loop: bool) -> Any:
         if self.model is None:
             raise NoModel(NO_MODEL)
-        if attempts < 1:
-            raise UsageError(f"attempts={attempts}: at least one is needed")
         writer, caller = require_writer(), current_call_id()
-        call = await asyncio.to_thread(ModelCall, self.model, writer, caller, wanted, options)
-        async with bare_exchange(call.turn, call.caller, content) as exchange:
-            for attempt in range(attempts):
-                reply = await call.send(_with(content, wanted.ask) if attempt == 0 else wanted.again)
-                try:
-                    value = wanted.parse(reply)
-                except InvalidReply:
-                    if attempt == attempts - 1:
-                        raise
-                else:
-                    exchange.result = value
-                    return value
-        raise AssertionError("unreachable")
+        definitions = [tool.definition() for tool in asking.tools.values()]
+        call = await asyncio.to_thread(
+            ModelCall, self.model, writer, caller, asking.wanted, asking.options, definitions
+        )
+        tool_calls = ToolCalls(call.turn, caller, asking.tools, self, own_loop=own_loop)
+        recorded = call.recorded(asking.first)
+        async with bare_exchange(call.turn, call.caller, asking.content, recorded) as exchange:
+            exchange.result = await asking.answered(call, tool_calls)
+        return exchange.result
 
     async def aclose(self) -> None:
         if self.model is not None:
@@ -109,6 +115,55 @@ class Runtime:
     def close(self) -> None:
         """Free the model's connections. Idempotent."""
         background.run(self.aclose())
+
+
+class _Exec:
+    """What one `exec` asks, and how often."""
+
+    def __init__(
+        self,
+        content: Any,
+        wanted: Wanted,
+        tools: dict[str, Tool],
+        attempts: int,
+        steps: int,
+        options: Options,
+    ) -> None:
+        for name, count in (("attempts", attempts), ("steps", steps)):
+            if count < 1:
+                raise UsageError(f"{name}={count}: at least one is needed")
+        self.content, self.wanted, self.tools, self.options = content, wanted, tools, options
+        self.first = _with(content, wanted.ask)
+        """What the first request says."""
+        self._attempts, self._steps = attempts, steps
+
+    async def answered(self, call: ModelCall, tool_calls: ToolCalls) -> Any:
+        """The value of the first reply that is an answer and fits."""
+        content = self.first
+        for left in range(self._attempts - 1, -1, -1):
+            text = await self._text(call, tool_calls, content)
+            try:
+                return self.wanted.parse(text)
+            except InvalidReply:
+                if left == 0:
+                    raise
+            content = self.wanted.again
+        raise AssertionError("unreachable")
+
+    async def _text(self, call: ModelCall, tool_calls: ToolCalls, content: Any) -> str:
+        """Ask, and run what tools the model calls, until it answers with none."""
+        reply = await self._taken(call, call.ask(content))
+        while reply.calls:
+            reply = await self._taken(call, call.go_on(await tool_calls.run(reply)))
+        return reply.text
+
+    async def _taken(self, call: ModelCall, sending: Coroutine[Any, Any, Reply]) -> Reply:
+        """A step: the model's own loop sends it."""
+        if self._steps == 0:
+            sending.close()
+            raise StepLimit("the model still wanted to call tools after its last step: raise `steps`, or ask for less")
+        self._steps -= 1
+        return await asyncio.wrap_future(background.start(sending))
 
 
 class RuntimeSlot:

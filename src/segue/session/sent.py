@@ -34,11 +34,16 @@ def record_sent(store: Store, session_id: str, prompt: Prompt, request: ModelReq
         "parts": prompt.request,
         "options": options,
     }
+    if request.tools:  # the same for many calls
+        entry["tools"] = store.put_blob(session_id, FOLDER, encode_json(request.tools))
     return store.put_blob(session_id, FOLDER, encode_json(entry))
 
 
 def read_sent(store: Store, session_id: str, digest: str) -> dict[str, Any]:
-    """`{model, options, messages}` of the model call whose entry that is. Raises `BlobNotFound`."""
+    """`{model, options, messages}`, and `tools` where there were some, of the model call whose entry that is.
+
+    Raises `BlobNotFound`.
+    """
     entry = decode_json(store.get_blob(session_id, FOLDER, digest))
     history: list[Message] = []
     parent = entry["parent"]
@@ -47,4 +52,7 @@ def read_sent(store: Store, session_id: str, digest: str) -> dict[str, Any]:
         history.append(link["part"])
         parent = link["parent"]
     prompt = Prompt(system=entry["system"], history=history[::-1], request=entry["parts"])
-    return {"model": entry["model"], "options": entry["options"], "messages": prompt.messages}
+    sent = {"model": entry["model"], "options": entry["options"], "messages": prompt.messages}
+    if "tools" in entry:
+        sent["tools"] = decode_json(store.get_blob(session_id, FOLDER, entry["tools"]))
+    return sent

@@ -6,9 +6,11 @@ Looking costs nothing: the lease is taken and INVOCATION_STARTED written with th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -24,11 +26,12 @@ from segue.events.facts import (
     TurnCancelled,
     TurnSuspended,
 )
-from segue.fold.conversation import Conversation
-from segue.fold.graph import CallGraph
+from segue.fold.conversation import Conversation, fold
+from segue.fold.graph import CallGraph, Node
 from segue.ids import new_id
 from segue.journal import Journal
 from segue.session.recovery import recover
+from segue.session.replay import Replay
 from segue.stores.protocol import Lease
 
 INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit)
@@ -65,11 +68,20 @@ class Turn:
         self.turn_id, self.agent_id, self.source, self.attempt = turn_id, agent_id, source, attempt
         self.ended = False
         self.wait_seconds = 0.0
+        self.enter_call: Callable[[Frame], AbstractContextManager[None]] = nullcontext
+        """Makes a frame the ambient call: given by `session_context`, the only setter of the ContextVars."""
         self._lease: Lease | None = None
         self._lock = threading.RLock()
         self._frames: dict[str, Frame] = {}
         self._last_child: dict[str, str] = {}
+        self._call_ids: set[str] = set()
+        self.replay = Replay()
+        """What earlier attempts of this turn recorded."""
+        self.reason: dict[str, Any] = {"kind": "direct_call"}
+        """Why this attempt runs, where no root call says it."""
         self._waits: list[str] = []
+        self._suspended: set[str] = set()
+        """Calls that a wait has stopped: whatever they give after that is discarded."""
         self._unwound: list[str] = []
         self._holds = 0
         self._outcome: BaseException | None = None
@@ -94,7 +106,7 @@ class Turn:
     def submit(self, *events: Event) -> Future[list[int]]:
         """Queue turn rows without waiting for them: the future tells when they are durable."""
         with self._lock:
-            first = [] if self._lease is not None else [self._open({"kind": "direct_call"})]
+            first = [] if self._lease is not None else [self._open(self.reason)]
             return self.journal.submit(*first, *events, lease=self._lease)
 
     def submit_exchange(self, reason: dict[str, Any], *events: Event) -> Future[list[int]]:
@@ -110,8 +122,10 @@ class Turn:
         """
         with self._lock:
             self._require_open()
-            assert self._lease is not None, "a call inside another begins after that one"
-            self.journal.buffer(event, lease=self._lease)
+            if self._lease is None:  # all before it was answered from the record
+                self.submit(event)
+            else:
+                self.journal.buffer(event, lease=self._lease)
 
     def stream(self, message_id: str, kind: Any, text: str, called_by: str) -> None:
         """Buffer streamed text; it is written within 50 ms, or before the next row of the session."""
@@ -155,30 +169,62 @@ class Turn:
         """The predecessor of a new call: the caller's previous call, or the session's previous root call."""
         with self._lock:
             if caller not in self._last_child:
-                self._last_child[caller] = self._last_root() if not caller else ""
+                self._last_child[caller] = self._recorded_last(caller) if not caller or self.replay else ""
             previous, self._last_child[caller] = self._last_child[caller], node_id
             return previous
 
-    def _last_root(self) -> str:
+    def _recorded_last(self, caller: str) -> str:
         with self.journal.viewing(CallGraph) as graph:
-            last = graph.last_child("")
+            last = graph.last_child(caller)
         return last.id if last else ""
+
+    def tool_call_id(self, wanted: str) -> str:
+        """An id for a tool call that no other call of the session has: the provider's own where that is new."""
+        with self._lock, self.journal.viewing(CallGraph) as graph:
+            numbered = (f"{wanted}_{number}" for number in itertools.count(2))
+            found = next(
+                name
+                for name in itertools.chain([wanted], numbered)
+                if name not in self._call_ids and graph.get(name) is None
+            )
+            self._call_ids.add(found)
+            return found
 
     def history_length(self) -> int:
         """How many messages the conversation holds now."""
         with self.journal.viewing(Conversation) as conversation:
             return len(conversation)
 
+    def history_before(self, node: Node) -> int:
+        """How many messages it held before the exchange that this recorded root call began."""
+        rows = itertools.takewhile(lambda row: row.seq < node.seq, self.journal.read())
+        return max(len(fold(rows)) - 1, 0)
+
     # --- waits and interruptions ----------------------------------------------------------------------------------
 
-    def wait_opened(self, wait_id: str) -> None:
+    def wait_opened(self, wait_id: str, caller: str) -> Suspended:
+        """The turn waits from now on. Gives the signal that the code in that call is to be left with."""
         with self._lock:
             self._waits.append(wait_id)
+            self._stop(caller)
+            return Suspended(self.session_id, list(self._waits))
 
-    def check(self) -> None:
-        """Called before each new step: a turn with an open wait goes no further."""
-        if self._waits:
-            raise Suspended(self.session_id, list(self._waits))
+    def check(self, caller: str) -> None:
+        """Called before each new step: a turn with an open wait goes no further. Raises `Suspended`."""
+        with self._lock:
+            if self._waits:
+                self._stop(caller)
+                raise Suspended(self.session_id, list(self._waits))
+
+    def is_suspended(self, node_id: str) -> bool:
+        """Whether a wait has stopped that call, or one inside it: what it gives now is none of its results."""
+        return node_id in self._suspended
+
+    def _stop(self, caller: str) -> None:
+        frame = self._frames.get(caller)
+        while frame is not None:
+            self._suspended.add(frame.node_id)
+            frame = frame.caller
 
     def unwound(self, node_id: str) -> None:
         """A call was left by a cancellation. Whether it was cancelled (the turn goes on) or interrupted (the turn
@@ -214,7 +260,7 @@ class Turn:
         if self._left(error):
             return
         try:
-            if self._lease is not None:
+            if self._is_open():
                 self.journal.append(*self._last_rows(error), lease=self._lease)
         finally:
             self._close()
@@ -224,7 +270,7 @@ class Turn:
         if self._left(error):
             return
         try:
-            if self._lease is not None:
+            if self._is_open():
                 rows = self.journal.submit(*self._last_rows(error), lease=self._lease)
                 await asyncio.shield(asyncio.wrap_future(rows))
         finally:
@@ -237,6 +283,12 @@ class Turn:
                 self._outcome = error or _Normal()
                 return True
             return self.ended
+
+    def _is_open(self) -> bool:
+        """Whether there is a turn to end. One that ran again and needed no new row is ended all the same."""
+        if self._lease is None and self.replay.used:
+            self.append()
+        return self._lease is not None
 
     def _last_rows(self, error: BaseException | None) -> list[Event]:
         ending = self._ending(error)

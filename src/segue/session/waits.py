@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from segue.errors import DefinitionError, Suspended
+from segue.errors import DefinitionError
 from segue.events.facts import QuestionAsked
+from segue.fold.values import copy_json
 from segue.ids import new_id
 from segue.session.ambient import current_call_id, require_writer
 
@@ -16,8 +17,9 @@ def ask_user(
     options: Sequence[str] | None = None,
     schema: dict[str, Any] | None = None,
     timeout: float | None = None,
-) -> NoReturn:
-    """Record QUESTION_ASKED and suspend the turn: the answer can come from any entry point, later, once.
+) -> Any:
+    """Record QUESTION_ASKED and suspend the turn: the answer can come from any entry point, later, once. When the
+    resumed program comes here again, gives the answer.
 
     `options` are the answers to choose from, `schema` is the JSON schema of the answer, `timeout` is in seconds.
     Raises the signal `Suspended` (a BaseException: it is not an error), `NoSession` outside any session, and
@@ -25,18 +27,16 @@ def ask_user(
     """
     if not question.strip():
         raise DefinitionError("ask_user needs a question that is not blank")
-    writer, caller = require_writer(), current_call_id()
-    writer.turn.check()
+    turn, caller = require_writer().turn, current_call_id()
+    given = {"question": question, "options": list(options or []), "schema": schema, "timeout": timeout}
+    arguments = {key: value for key, value in given.items() if value not in (None, [])}
+    known = turn.replay.take(caller, "question", question, arguments)
+    if known is not None and known.status == "completed":
+        return copy_json(known.result)
+    turn.check(caller)
+    if known is not None:
+        raise turn.wait_opened(known.id, caller)
     question_id = new_id("question")
-    asked = QuestionAsked(
-        question_id=question_id,
-        question=question,
-        options=list(options or []),
-        schema=schema,
-        timeout=timeout,
-        called_by=caller,
-    )
-    writer.turn.append(asked)
-    writer.turn.follow(caller, question_id)
-    writer.turn.wait_opened(question_id)
-    raise Suspended(writer.session_id, [question_id])
+    turn.append(QuestionAsked(question_id=question_id, called_by=caller, **given))
+    turn.follow(caller, question_id)
+    raise turn.wait_opened(question_id, caller)

@@ -1,0 +1,69 @@
+"""`segue resume`: go on with a turn that was suspended or interrupted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from segue.agents.resume import imported, recorded_arguments, root_call, unfinished_turn
+from segue.cli import choosing, completion, exits, hints, running, target
+from segue.cli.main import Options
+from segue.cli.output import FORMATS, answers_only
+from segue.cli.visible import say
+from segue.errors import NotResumable
+from segue.fold.turns import Turn
+from segue.session.db import SessionDB, default_db
+from segue.session.decisions import open_waits
+
+
+@click.command()
+@click.argument("session", metavar="SESSION", shell_complete=completion.session_ids)
+@click.argument("target", metavar="[MODULE:FUNCTION]", required=False)
+@click.option("--model", metavar="DIALECT:MODEL", help="For the model calls still to come.")
+@click.option("--output-format", type=click.Choice(list(FORMATS)), default="text", show_default=True)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Interrupt it then."
+)
+@click.option(
+    "--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait for a busy session."
+)
+@click.option("--source", default="cli", show_default=True, help="What the record says the entry point is.")
+@click.pass_obj
+def resume(options: Options, session: str, target: str | None, **words: Any) -> int:
+    """Go on with a session's last turn, where it was suspended or interrupted.
+
+    SESSION may be the beginning of an id. The function that began the turn is called again; what it had finished is
+    answered from the record, so nothing is done or paid twice. MODULE:FUNCTION says where it is now, if it moved.
+    """
+    db = default_db()
+    session_id = choosing.existing(db, session)
+    with running.own_errors(options.verbose) as failed, answers_only():
+        return _resume(options, db, session_id, target, words)
+    return failed.code
+
+
+def _resume(
+    options: Options, db: SessionDB, session_id: str, place: str | None, words: dict[str, Any]
+) -> int:
+    journal = db.journal(session_id)
+    turn = unfinished_turn(journal, words["source"])
+    if _still_waiting(db, session_id, turn):
+        return exits.SUSPENDED
+    root = root_call(journal, turn)
+    function = imported(root.name, find=target.load_target) if place is None else target.load_target(place)
+    arguments = recorded_arguments(function, root)
+    opening = running.Opening(session_id=session_id, turn_id=turn.turn_id, agent_id=turn.agent_id, **words)
+    return running.run(
+        opening,
+        lambda: function(**arguments),
+        lambda session_id: hints.continuation(root.name, words["model"], (), "", session_id),
+        verbose=options.verbose,
+    )
+
+
+def _still_waiting(db: SessionDB, session_id: str, turn: Turn) -> bool:
+    waits = [wait for wait in open_waits(db.journal(session_id)) if wait.turn_id == turn.turn_id]
+    for wait in waits:
+        say(hints.waiting(session_id, wait))
+    return bool(waits)

@@ -1,0 +1,150 @@
+"""One call as one turn: the session opened, the answer shown, how it ended told on standard error and in the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from segue.cli import exits, hints, outcome, output, stopping
+from segue.cli.output import FORMATS, Output
+from segue.cli.visible import say
+from segue.session.context import SessionHandle, session_context
+from segue.session.db import SessionDB, default_db
+from segue.session.decisions import open_waits
+from segue.session.runtime import Runtime, create_runtime
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """How the turn is opened and shown."""
+
+    session_id: str | None
+    turn_id: str | None = None
+    agent_id: str = "main"
+    model: str | None
+    output_format: str
+    source: str
+    timeout: float | None
+    wait: float
+
+
+def run(
+    opening: Opening, call: Callable[[], Any], continuation: Callable[[str], str], *, verbose: bool
+) -> int:
+    """Make the call (what it gives may be awaitable) and show how it went; gives the exit code.
+
+    `continuation` says how to continue, given the session's id.
+    """
+    db = default_db()
+    shown = FORMATS[opening.output_format]()
+    with _runtime(opening.model) as runtime:
+        opened = session_context(
+            opening.session_id,
+            turn_id=opening.turn_id,
+            agent_id=opening.agent_id,
+            runtime=runtime,
+            source=opening.source,
+            wait=opening.wait,
+            db=db,
+        )
+        ended = _Ended()
+        with ended.caught(), stopping.stopped_by_signals(opening.timeout), opened as session:
+            _begin(shown, session, ended)
+            value = call()
+            ended.value = asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+    if ended.session is None:
+        assert ended.error is not None
+        raise ended.error
+    result = outcome.read(db, ended.session.session_id, ended.session.turn_id, ended.value, ended.error)
+    shown.finish(result)
+    if ended.error is not None:
+        hints.say_error(ended.error, verbose=verbose)
+    _say_what_next(db, result, continuation)
+    return _code(ended.error, result) or _unwritten(result)
+
+
+class Failed:
+    code = exits.FAILED
+
+
+@contextlib.contextmanager
+def own_errors(verbose: bool) -> Iterator[Failed]:
+    """The caller's own module failed while it was imported: show where, as Python would, without our frames."""
+    failed = Failed()
+    try:
+        yield failed
+    except (click.ClickException, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        hints.say_error(error, verbose=verbose)
+        failed.code = exits.exit_code(error)
+
+
+class _Ended:
+    """How the call ended, whatever it raised."""
+
+    def __init__(self) -> None:
+        self.session: SessionHandle | None = None
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.error = error
+
+
+@contextlib.contextmanager
+def _runtime(model: str | None) -> Iterator[Runtime | None]:
+    """The runtime of `--model`. Without the option the session makes its own, when one is first needed."""
+    runtime = None if model is None else create_runtime(model)
+    try:
+        yield runtime
+    finally:
+        if runtime is not None:
+            runtime.close()
+
+
+def _begin(shown: Output, session: SessionHandle, ended: _Ended) -> None:
+    """Say the id before anything can go wrong: a run that is killed can be found again."""
+    ended.session = session
+    say(f"session: {session.session_id}")
+    journal = session.db.journal(session.session_id)
+    shown.begin(journal, 0 if session.created else journal.last_seq)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _say_what_next(db: SessionDB, result: outcome.Outcome, continuation: Callable[[str], str]) -> None:
+    if result.status == "suspended":
+        waits = [wait for wait in open_waits(db.journal(result.session_id)) if wait.turn_id == result.turn_id]
+        for wait in waits:
+            say(hints.waiting(result.session_id, wait))
+    if result.status == "interrupted":
+        say(f"go on with: {hints.command('resume', result.session_id)}")
+    elif result.status != "suspended":
+        say(f"continue with: {continuation(result.session_id)}")
+
+
+def _code(error: BaseException | None, result: outcome.Outcome) -> int:
+    """A turn that a wait stopped is suspended, whatever its code made of the signal."""
+    return exits.SUSPENDED if result.status == "suspended" else exits.exit_code(error)
+
+
+def _unwritten(result: outcome.Outcome) -> int:
+    """What was done is recorded; who asked for the answer has not got it."""
+    failure = output.failure()
+    if failure is None:
+        return exits.DONE
+    shown = hints.command("sessions", "show", result.session_id)
+    say(f"segue: the answer could not be written: {failure.strerror}; it is in the session, see `{shown}`")
+    return exits.FAILED

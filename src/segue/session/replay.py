@@ -1,0 +1,246 @@
+"""What a turn recorded before it stopped, handed back call by call to the program that runs again.
+
+A call is the recorded one when caller, kind, name and arguments are equal, the k-th equal one standing for the k-th.
+Recorded calls of one caller that never overlapped must come in their order; those that did (threads, gathered tasks)
+come in any. Arguments are compared as JSON; runtime, docstring, rendered context and deployment are not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from segue.errors import ReplayDivergence
+from segue.events.envelope import Envelope
+from segue.fold.graph import TERMINAL, CallGraph, Node
+from segue.fold.path import active
+from segue.tools.digest import digest_of
+
+ENDLESS = 1 << 62
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a person said to a wait."""
+
+    type: str
+    payload: dict[str, Any]
+    seq: int
+
+
+class _Recorded(msgspec.Struct, frozen=True):
+    node: Node
+    key: str
+
+
+class _Group(msgspec.Struct):
+    """Calls of one caller that overlapped, directly or through others, or a single one."""
+
+    left: list[_Recorded]
+    """Those the program has not made again yet, in the order they started."""
+    alone: bool
+
+
+class Replay:
+    """Of one turn. Thread-safe. One without recorded calls answers nothing, at no cost."""
+
+    def __init__(self, rows: Iterable[Envelope] = (), turn_id: str = "") -> None:
+        self.decisions: dict[str, Decision] = {}
+        """Tool call or question id -> the first decision since it was asked for last."""
+        self.resolutions: dict[str, Decision] = {}
+        """Tool call id -> the first CALL_RESOLVED since it was started last."""
+        self.asked: set[str] = set()
+        """Ids of the tool calls that an approval was asked for."""
+        self.started: set[str] = set()
+        """Ids of the tool calls that were started."""
+        self._nodes: dict[str, Node] = {}
+        self._groups: dict[str, list[_Group]] = {}
+        """By caller, in order; what is used up is dropped."""
+        self._starts: dict[str, list[int]] = {}
+        """By caller, the seqs at which its calls began."""
+        self._resumed: list[int] = []
+        """Seqs at which a later attempt began."""
+        self.replied: dict[str, bool] = {}
+        """First model call of an exchange outside any function -> whether its reply is in the conversation."""
+        self.used = False
+        """Whether the program made one of the recorded calls again."""
+        self._lock = threading.Lock()
+        self._read(active(rows), turn_id)
+
+    def __bool__(self) -> bool:
+        return bool(self._nodes)
+
+    def node(self, node_id: str) -> Node | None:
+        """The recorded call of that id."""
+        return self._nodes.get(node_id)
+
+    def reason(self) -> dict[str, Any]:
+        """Why the turn runs again: the last decision on what it waited for; without one, it is recovered."""
+        mine = [decision for wait, decision in self.decisions.items() if wait in self._nodes]
+        last = max(mine, key=lambda decision: decision.seq, default=None)
+        if last is None:
+            return {"kind": "recovery"}
+        if last.type == "QUESTION_ANSWERED":
+            return {"kind": "question_answer", "question_id": last.payload["question_id"]}
+        approved, approver = last.type == "TOOL_APPROVAL_GRANTED", last.payload.get("approver", "")
+        said = {"approved": approved, **({"approver": approver} if approver else {})}
+        return {"kind": "approval_decision", "tool_call_id": last.payload["tool_call_id"], **said}
+
+    def take(self, caller: str, kind: str, name: str, arguments: Any) -> Node | None:
+        """The recorded call that the program makes now; None when it is a new one.
+
+        Raises `ReplayDivergence` when the record has another one here.
+        """
+        if not self._nodes:
+            return None
+        key = key_of(kind, name, arguments)
+        with self._lock:
+            found = self._find(caller, key)
+            if found is None:
+                self._check_unfinished(caller, kind, name)
+            return found
+
+    def peek(self, caller: str, kind: str, name: str, arguments: Any) -> Node | None:
+        """What `take` would give."""
+        with self._lock:
+            return self._find(caller, key_of(kind, name, arguments), remove=False) if self._nodes else None
+
+    def do_again(self, node: Node, new_id: str) -> None:
+        """`new_id` takes the place of a call that failed: inside it, what the other had finished is answered."""
+        with self._lock:
+            self._groups[new_id] = [*self._groups.pop(node.id, []), *self._groups.get(new_id, [])]
+
+    def went_on(self, node: Node) -> bool:
+        """Whether the caller of an ended call made another one after it, before the program stopped."""
+        later = next((seq for seq in self._starts[node.called_by] if seq > node.ended_seq), 0)
+        return bool(later) and not any(node.ended_seq < seq < later for seq in self._resumed)
+
+    def leftovers(self) -> list[Node]:
+        """Finished calls that the program did not make again, without those inside them."""
+        with self._lock:
+            left = {
+                child.node.id: child.node
+                for groups in self._groups.values()
+                for group in groups
+                for child in group.left
+                if child.node.status in TERMINAL
+            }
+        return [node for node in left.values() if node.called_by not in left]
+
+    # --- matching ---
+
+    def _find(self, caller: str, key: str, *, remove: bool = True) -> Node | None:
+        groups = self._groups.get(caller, [])
+        while groups and not groups[0].left:
+            del groups[0]
+        for number, group in enumerate(groups):
+            for position, child in enumerate(group.left):
+                if child.key == key:
+                    if remove:
+                        del group.left[position]
+                        self.used = True
+                    return child.node
+            if group.left and group.alone:
+                if number == 0:
+                    raise _divergence(group.left[0].node)
+                return None
+        return None
+
+    def _check_unfinished(self, caller: str, kind: str, name: str) -> None:
+        """A call that had ended made all its calls: a further one was not there before."""
+        node = self._nodes.get(caller)
+        if node is not None and node.status == "completed":
+            raise ReplayDivergence(
+                f"{node.name} had ended when the turn stopped, without calling {kind} {name}: the code has changed"
+            )
+
+    # --- reading ---
+
+    def _read(self, rows: list[Envelope], turn_id: str) -> None:
+        graph, attempt, exchange = CallGraph(), 0, ""
+        for row in rows:
+            graph.apply(row)
+            payload = row.payload
+            if type(payload) is not dict:
+                continue
+            match row.type:
+                case "INVOCATION_STARTED" if payload.get("turn_id") == turn_id:
+                    now = payload.get("attempt", 1)
+                    if attempt and now != attempt:
+                        self._resumed.append(row.seq)
+                    attempt, exchange = now, ""
+                case "CALL_STARTED" if not payload.get("called_by") and not exchange:
+                    exchange = str(payload.get("node_id"))
+                    self.replied.setdefault(exchange, False)
+                case "MESSAGE_END" if not payload.get("called_by"):
+                    self.replied[exchange] = True
+                case _ if row.type in _WAITING:
+                    _WAITING[row.type](self, row, payload)
+        self._keep(graph, turn_id)
+
+    def _keep(self, graph: CallGraph, turn_id: str) -> None:
+        children: dict[str, list[Node]] = {}
+        for node in graph.nodes.values():
+            if node.turn_id == turn_id:
+                self._nodes[node.id] = node
+                if node.kind != "tool":  # those are found by their id: the model's reply names it
+                    children.setdefault(node.called_by, []).append(node)
+        for caller, nodes in children.items():
+            self._groups[caller] = _groups(nodes)
+            self._starts[caller] = [node.seq for node in nodes]
+
+    def _asked(self, row: Envelope, payload: dict[str, Any]) -> None:
+        call_id = str(payload.get("tool_call_id"))
+        self.asked.add(call_id)
+        self.decisions.pop(call_id, None)
+
+    def _start(self, row: Envelope, payload: dict[str, Any]) -> None:
+        call_id = str(payload.get("tool_call_id"))
+        self.started.add(call_id)
+        self.resolutions.pop(call_id, None)
+
+    def _decided(self, row: Envelope, payload: dict[str, Any]) -> None:
+        wait = str(payload.get("tool_call_id") or payload.get("question_id"))
+        self.decisions.setdefault(wait, Decision(row.type, payload, row.seq))
+
+    def _resolved(self, row: Envelope, payload: dict[str, Any]) -> None:
+        self.resolutions.setdefault(str(payload.get("call_id")), Decision(row.type, payload, row.seq))
+
+
+_WAITING = {
+    "TOOL_APPROVAL_REQUIRED": Replay._asked,
+    "TOOL_APPROVAL_GRANTED": Replay._decided,
+    "TOOL_APPROVAL_DENIED": Replay._decided,
+    "QUESTION_ANSWERED": Replay._decided,
+    "TOOL_STARTED": Replay._start,
+    "CALL_RESOLVED": Replay._resolved,
+}
+
+
+def key_of(kind: str, name: str, arguments: Any) -> str:
+    """Of a call under its caller. A model's name is left out: which model answers is no part of the program."""
+    return f"{kind} {digest_of('' if kind == 'model' else name, arguments)}"
+
+
+def _groups(nodes: list[Node]) -> list[_Group]:
+    groups: list[_Group] = []
+    end = -1
+    for node in nodes:
+        recorded = _Recorded(node, key_of(node.kind, node.name, node.arguments))
+        if node.seq > end:
+            groups.append(_Group([recorded], alone=True))
+        else:
+            groups[-1].left.append(recorded)
+            groups[-1].alone = False
+        end = max(end, node.ended_seq or ENDLESS)
+    return groups
+
+
+def _divergence(recorded: Node) -> ReplayDivergence:
+    return ReplayDivergence(
+        f"the record has {recorded.kind} {recorded.name} here (node {recorded.id}), the program does something else:"
+        " run the code as it was, or start a new turn",
+        node_id=recorded.id,
+    )

@@ -1,0 +1,241 @@
+"""The tool calls of one reply: what may run is started durably and runs together, each result is recorded when it is
+there. Where the turn runs again, what the record has is answered from it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from segue.errors import InvalidArguments, Suspended
+from segue.events.codec import encode_json
+from segue.events.facts import CallEnded, Event, ToolApprovalRequired, ToolResult, ToolStarted
+from segue.events.json_values import json_or_reason, to_json
+from segue.fold.graph import TERMINAL, Node
+from segue.ids import utc_now
+from segue.models.protocol import ToolCallChunk
+from segue.session.model_call import Reply
+from segue.session.prompt import Message, text
+from segue.session.replay import Decision
+from segue.session.tool_running import ToolFailed, run_tool
+from segue.session.turn import Frame, Turn
+from segue.tools.declaration import Tool
+from segue.tools.digest import digest_of
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A call that runs now."""
+
+    id: str
+    tool: Tool
+    arguments: dict[str, Any]
+    """As the function takes them."""
+    attempt: int = 1
+    note: str = ""
+    """What the model is told besides the result."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    result: Any
+    """A JSON value."""
+    is_error: bool = False
+    recorded: bool = False
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A call that somebody has to decide on."""
+
+    id: str
+    asked: ToolApprovalRequired | None = None
+    """To be written, when the record does not have it yet."""
+
+
+class ToolCalls:
+    """The tools of one `exec`. With `own_loop`, async ones run on the caller's event loop."""
+
+    def __init__(
+        self, turn: Turn, caller: str, tools: Mapping[str, Tool], runtime: Any, *, own_loop: bool
+    ) -> None:
+        self._turn, self._caller, self._tools = turn, caller, tools
+        self._runtime, self._own_loop = runtime, own_loop
+
+    async def run(self, reply: Reply) -> list[Message]:
+        """The tool messages for the calls of a reply, in their order.
+
+        What fails is told to the model, whatever it is. A call that waits for somebody suspends the turn, once the
+        others are done: raises `Suspended`.
+        """
+        states = {call.id: self._state(reply.node_id, call) for call in reply.calls}
+        running = [state for state in states.values() if isinstance(state, Ready)]
+        if running:
+            self._turn.check(self._caller)
+        await self._write(self._first_rows(reply.node_id, states))
+        given = await self._together(reply.node_id, running)
+        self._suspend([state for state in states.values() if isinstance(state, Waiting)])
+        answers = {call_id: state for call_id, state in states.items() if isinstance(state, Answer)} | given
+        return [
+            {"role": "tool", "tool_call_id": call_id, "content": text(answer.result)}
+            for call_id, answer in ((call.id, answers[call.id]) for call in reply.calls)
+        ]
+
+    # --- what becomes of a call ---
+
+    def _state(self, caller: str, call: ToolCallChunk) -> Ready | Answer | Waiting:
+        known = self._turn.replay.node(call.id)
+        if known is not None and known.status in TERMINAL:
+            return Answer(known.result, is_error=known.status == "failed", recorded=True)
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known_names = ", ".join(self._tools)
+            return Answer(f"there is no tool {call.name!r}; the tools are: {known_names}", is_error=True)
+        try:
+            ready = Ready(call.id, tool, tool.bind(call.arguments))
+        except InvalidArguments as error:
+            return Answer(str(error), is_error=True)
+        if known is not None and call.id in self._turn.replay.started:
+            return self._started_before(ready, known)
+        return self._gated(caller, ready) if tool.gated(ready.arguments) else ready
+
+    def _started_before(self, call: Ready, known: Node) -> Ready | Answer | Waiting:
+        """It may have had its effect: only one that stopped at a wait of its own, or that is declared idempotent, is
+        entered again without asking."""
+        resolution = self._turn.replay.resolutions.get(call.id)
+        action = "" if resolution is None else resolution.payload.get("action")
+        if resolution is not None and action == "result":
+            return Answer(resolution.payload.get("result"))
+        if action == "skip":
+            return Answer(
+                "It was interrupted; nobody knows whether it took effect. It was not done again.",
+                is_error=True,
+            )
+        if action == "retry" or call.tool.idempotent or known.status == "suspended":
+            return msgspec.structs.replace(call, attempt=known.attempt + 1)
+        return Waiting(call.id)
+
+    def _gated(self, caller: str, call: Ready) -> Ready | Answer | Waiting:
+        decision = self._turn.replay.decisions.get(call.id)
+        if decision is None:
+            known = self._turn.replay.node(call.id)
+            asked = known is not None and call.id in self._turn.replay.asked
+            return Waiting(call.id, None if asked else self._question(caller, call))
+        if decision.type == "TOOL_APPROVAL_DENIED":
+            words = decision.payload.get("reason")
+            return Answer(f"The reviewer denied this call; it did not run.{f' {words}' if words else ''}", is_error=True)
+        return self._granted(call, decision) or Waiting(call.id, self._question(caller, call))
+
+    def _granted(self, call: Ready, grant: Decision) -> Ready | None:
+        """The call as it was granted; None when the grant is for something else, or too old."""
+        granted = grant.payload
+        if granted.get("expires_at") and granted["expires_at"] <= utc_now():
+            return None
+        if "arguments" not in granted:
+            return call if granted.get("digest") == _digest(call) else None
+        if granted.get("digest") != digest_of(call.tool.name, granted["arguments"]):
+            return None
+        changed = encode_json(granted["arguments"]).decode()
+        note = f"The reviewer changed the arguments to {changed} before this ran."
+        try:
+            return msgspec.structs.replace(call, arguments=call.tool.bind(changed), note=note)
+        except InvalidArguments:
+            return None
+
+    def _question(self, caller: str, call: Ready) -> ToolApprovalRequired:
+        return ToolApprovalRequired(
+            tool_call_id=call.id,
+            name=call.tool.name,
+            arguments=to_json(call.arguments),
+            digest=_digest(call),
+            called_by=caller,
+        )
+
+    # --- rows ---
+
+    def _first_rows(self, caller: str, states: Mapping[str, Ready | Answer | Waiting]) -> list[Event]:
+        """Durable before anything runs: the answers to calls that do not, and the starts of those that do."""
+        answers = [
+            _result(caller, call_id, state)
+            for call_id, state in states.items()
+            if isinstance(state, Answer) and not state.recorded
+        ]
+        started = [
+            ToolStarted(
+                tool_call_id=state.id,
+                attempt=state.attempt,
+                idempotency_key=self._key(state.id),
+                called_by=caller,
+            )
+            for state in states.values()
+            if isinstance(state, Ready)
+        ]
+        return [*answers, *started]
+
+    async def _write(self, rows: list[Event]) -> None:
+        if rows:
+            await self._turn.append_async(*rows)
+
+    def _suspend(self, waiting: list[Waiting]) -> None:
+        if not waiting:
+            return
+        asked = [wait.asked for wait in waiting if wait.asked is not None]
+        if asked:
+            self._turn.append(*asked)
+        signals = [self._turn.wait_opened(wait.id, self._caller) for wait in waiting]
+        raise signals[-1]
+
+    # --- running ---
+
+    async def _together(self, caller: str, calls: list[Ready]) -> dict[str, Answer]:
+        """All at once. A signal that one of them raises goes on when the others are done, and their results written."""
+        done = await asyncio.gather(*(self._one(caller, call) for call in calls), return_exceptions=True)
+        for outcome in done:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return {call.id: answer for call, answer in zip(calls, done, strict=True) if isinstance(answer, Answer)}
+
+    async def _one(self, caller: str, call: Ready) -> Answer:
+        try:
+            answer = await self._answer(call)
+            if self._turn.is_suspended(call.id):
+                self._turn.check(call.id)
+        except Suspended:  # by a wait inside it: it is entered again when the turn goes on
+            await self._turn.append_async(CallEnded(node_id=call.id, status="suspended"))
+            raise
+        await self._turn.append_async(_result(caller, call.id, answer))
+        return answer
+
+    async def _answer(self, call: Ready) -> Answer:
+        frame = Frame(
+            node_id=call.id,
+            caller=self._turn.frame(self._caller),
+            name=call.tool.name,
+            arguments=to_json(call.arguments),
+        )
+        injected = {"runtime": self._runtime, "idempotency_key": self._key(call.id)}
+        arguments = call.arguments | {name: injected[name] for name in call.tool.injected}
+        self._turn.push(frame)
+        try:
+            value = await run_tool(self._turn, call.tool, arguments, frame, own_loop=self._own_loop)
+        except ToolFailed as error:
+            return Answer(_noted(call, str(error)), is_error=True)
+        finally:
+            self._turn.pop(frame.node_id)
+        return Answer(_noted(call, json_or_reason(value)))
+
+    def _key(self, call_id: str) -> str:
+        """The same for every attempt of a call, and for no other call."""
+        return hashlib.sha256(f"{self._turn.session_id}\0{call_id}".encode()).hexdigest()[:32]
+
+
+def _digest(call: Ready) -> str:
+    return digest_of(call.tool.name, to_json(call.arguments))
+
+
+def _noted(call: Ready, result: Any) -> Any:
+    return f"{call.note}\n{text(result)}" if call.note else result
+
+
+def _result(caller: str, call_id: str, answer: Answer) -> ToolResult:
+    return ToolResult(tool_call_id=call_id, result=answer.result, is_error=answer.is_error, called_by=caller)

@@ -1,0 +1,63 @@
+"""Running one tool's code: on the caller's loop or in a thread of its own, under its time limit, in the session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from segue.session import background
+from segue.session.turn import Frame, Turn, error_text
+from segue.tools.declaration import Tool
+
+
+class ToolFailed(Exception):
+    """Its text is what the model is told."""
+
+
+async def run_tool(turn: Turn, tool: Tool, arguments: dict[str, Any], frame: Frame, *, own_loop: bool) -> Any:
+    """What the tool gives. An async one runs on this loop with `own_loop`, else on a loop of its own in a thread, as
+    sync ones have a thread: so nothing that a tool does holds up a model's stream.
+
+    Raises `ToolFailed` for whatever it raises but signals.
+    """
+    limit = asyncio.timeout(tool.timeout)
+    try:
+        async with limit:
+            if tool.is_async and own_loop:
+                return await _on_this_loop(turn, tool, arguments, frame)
+            work = functools.partial(_in_thread, turn, tool, arguments, frame)
+            return await asyncio.wrap_future(background.in_thread(work))
+    except ToolFailed:
+        raise
+    except Exception as error:
+        if limit.expired():
+            late = f"{tool.name} was not done after {tool.timeout:g} s; it may still be running"
+            raise ToolFailed(late) from error
+        raise ToolFailed(f"{type(error).__name__}: {error_text(error)}") from error
+
+
+async def _on_this_loop(turn: Turn, tool: Tool, arguments: dict[str, Any], frame: Frame) -> Any:
+    with _no_exit(), turn.enter_call(frame):
+        return await tool(**arguments)
+
+
+def _in_thread(turn: Turn, tool: Tool, arguments: dict[str, Any], frame: Frame) -> Any:
+    with _no_exit(), turn.enter_call(frame):
+        value = tool(**arguments)
+        return asyncio.run(_awaited(value)) if tool.is_async else value
+
+
+@contextlib.contextmanager
+def _no_exit() -> Iterator[None]:
+    """A SystemExit would end the event loop that waits for the tool."""
+    try:
+        yield
+    except SystemExit as error:
+        raise ToolFailed(f"it called sys.exit({error.code!r})") from error
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
