@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would dou
 if TYPE_CHECKING:
     from segue import errors, events
     from segue.agents.function import Run, agentic_function
+    from segue.agents.resume import resume
     from segue.session.context import (
         SessionHandle,
         ThreadPoolExecutor,
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
         current_session,
         session_context,
     )
-    from segue.agents.resume import resume
     from segue.session.db import default_db
     from segue.session.runtime import create_runtime
+    from segue.session.steps import now, step, uuid
     from segue.session.waits import ask_user
     from segue.session.writer import SessionNodeWriter
     from segue.tools.tool import Tool, tool
@@ -39,8 +40,12 @@ _MODULES = {
     "create_runtime": "segue.session.runtime",
     "current_session": "segue.session.context",
     "default_db": "segue.session.db",
+    "now": "segue.session.steps",
+    "resume": "segue.agents.resume",
     "session_context": "segue.session.context",
+    "step": "segue.session.steps",
     "tool": "segue.tools.tool",
+    "uuid": "segue.session.steps",
 }
 """Public name -> the module that defines it."""
 
@@ -59,8 +64,12 @@ __all__ = [
     "default_db",
     "errors",
     "events",
+    "now",
+    "resume",
     "session_context",
+    "step",
     "tool",
+    "uuid",
 ]
 
 

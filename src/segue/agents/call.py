@@ -19,6 +19,7 @@ from segue.session.exchange import direct_call, reply_rows
 from segue.session.restored import NO_RESULT, restored
 from segue.session.runtime import Runtime
 from segue.session.turn import Frame, Turn, error_code, error_text, status_of
+from segue.typed.forms import Form
 
 DEEPEST = 64
 """Calls nested deeper than this are a runaway recursion."""
@@ -84,12 +85,12 @@ class Call:
             and self._recorded.status in TERMINAL
         )
 
-    def recorded_result(self, returned: Any) -> Any:
-        """The result that the record has, as a value of the return annotation; `NO_RESULT` when the call has to be
+    def recorded_result(self, form: Form | None) -> Any:
+        """The result that the record has, as a value of that form; `NO_RESULT` when the call has to be
         entered (again): it did not end well, or its result is not what the function gave, to the last bit."""
         if not self._is_over or self._recorded is None or self._recorded.status != "completed":
             return NO_RESULT
-        return restored(self._recorded.result, returned)
+        return restored(self._recorded.result, form)
 
     def ambient_runtime(self) -> Runtime:
         """The runtime to fill in. Without a model its first use raises `NoModel` and says what to install."""

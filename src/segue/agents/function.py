@@ -17,7 +17,8 @@ from segue.session.ambient import NO_SESSION, current_writer, in_main_thread
 from segue.session.context import session_context
 from segue.session.restored import NO_RESULT
 from segue.session.runtime import Runtime
-from segue.typed.signature import INJECTED, Signature
+from segue.typed.forms import Form
+from segue.typed.signature import INJECTED, Signature, returned_form
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,6 +46,11 @@ class AgenticFunction(Generic[P, R]):
         self.doc = inspect.getdoc(function) or ""
         self.signature = Signature(function, self.name)
         self.is_async = inspect.iscoroutinefunction(function)
+
+    @functools.cached_property
+    def returned(self) -> Form | None:
+        """The form of what it returns: a recorded result is only used as a value of it."""
+        return returned_form(self.function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundMethod(self, instance)
@@ -137,7 +143,7 @@ def _call_sync(function: AgenticFunction[Any, Any], bound: inspect.BoundArgument
             _announce(session.session_id)
             return _call_sync(function, bound, bound_method)
     call = function.begin(bound, bound_method)
-    recorded = call.recorded_result(function.signature.hints.get("return", Any))
+    recorded = call.recorded_result(function.returned)
     if recorded is not NO_RESULT:
         return recorded
     with call:
@@ -153,7 +159,7 @@ async def _call_async(
             _announce(session.session_id)
             return await _call_async(function, bound, bound_method)
     call = function.begin(bound, bound_method)
-    recorded = call.recorded_result(function.signature.hints.get("return", Any))
+    recorded = call.recorded_result(function.returned)
     if recorded is not NO_RESULT:
         return recorded
     async with call:

@@ -49,7 +49,13 @@ def resume(
     called = function or imported(root.name)
     arguments = recorded_arguments(called, root)
     opened = session_context(
-        session_id, turn_id=turn.turn_id, agent_id=turn.agent_id, runtime=runtime, source=source, wait=wait, db=db
+        session_id,
+        turn_id=turn.turn_id,
+        agent_id=turn.agent_id,
+        runtime=runtime,
+        source=source,
+        wait=wait,
+        db=db,
     )
     return run_in(opened, lambda: called(**arguments), is_async=getattr(called, "is_async", False))
 
@@ -61,7 +67,9 @@ def unfinished_turn(journal: Journal, source: str) -> Turn:
     if turn is None:
         raise NotResumable(f"session {journal.session_id} has no turn yet: there is nothing to go on with")
     if turn.status in SETTLED:
-        raise NotResumable(f"the last turn of session {journal.session_id} is over ({turn.status}): start a new one")
+        raise NotResumable(
+            f"the last turn of session {journal.session_id} is over ({turn.status}): start a new one"
+        )
     if turn.status == "running":
         holder = journal.store.holder(journal.session_id) or "somebody"
         raise SessionBusy(f"session {journal.session_id} is busy: {holder}", holder=holder)
@@ -111,7 +119,9 @@ def recorded_arguments(function: Callable[..., Any], root: Node) -> dict[str, An
     try:
         bound = as_tool(function).bind(encode_json(root.arguments or {}).decode())
     except InvalidArguments as error:
-        raise NotResumable(f"the recorded arguments of {root.name} do not fit it any more: {error}") from error
+        raise NotResumable(
+            f"the recorded arguments of {root.name} do not fit it any more: {error}"
+        ) from error
     if to_json(bound) != (root.arguments or {}):
         raise NotResumable(
             f"the recorded arguments of {root.name} do not decode to what they were: annotate its parameters"

@@ -17,7 +17,10 @@ from segue.errors import SegueError
 
 COMMANDS = {
     "answer": ("segue.cli.deciding:answer", "Answer a question that a turn waits for."),
-    "approvals": ("segue.cli.deciding:approvals", "List everything that waits for somebody, in all sessions."),
+    "approvals": (
+        "segue.cli.deciding:approvals",
+        "List everything that waits for somebody, in all sessions.",
+    ),
     "approve": ("segue.cli.deciding:approve", "Let one call run that waits for an approval."),
     "completion": ("segue.cli.completion:completion", "Print the script for tab completion in a shell."),
     "deny": ("segue.cli.deciding:deny", "Refuse one call that waits for an approval."),

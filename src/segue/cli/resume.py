@@ -11,7 +11,6 @@ from segue.cli import choosing, completion, exits, hints, running, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
 from segue.cli.visible import say
-from segue.errors import NotResumable
 from segue.fold.turns import Turn
 from segue.session.db import SessionDB, default_db
 from segue.session.decisions import open_waits
@@ -30,7 +29,7 @@ from segue.session.decisions import open_waits
 )
 @click.option("--source", default="cli", show_default=True, help="What the record says the entry point is.")
 @click.pass_obj
-def resume(options: Options, session: str, target: str | None, **words: Any) -> int:
+def resume(options: Options, /, session: str, target: str | None, **words: Any) -> int:
     """Go on with a session's last turn, where it was suspended or interrupted.
 
     SESSION may be the beginning of an id. The function that began the turn is called again; what it had finished is

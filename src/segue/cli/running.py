@@ -1,4 +1,4 @@
-"""One call as one turn: the session opened, the answer shown, how it ended told on standard error and in the exit code."""
+"""One call as one turn: the session opened, the answer shown, and told on standard error how it ended."""
 
 from __future__ import annotations
 

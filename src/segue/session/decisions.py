@@ -74,7 +74,12 @@ def answer(journal: Journal, question_id: str, value: Any, *, by: str = "") -> N
 
 
 def resolve(
-    journal: Journal, call_id: str, action: Literal["retry", "skip", "result"], *, result: Any = None, by: str = ""
+    journal: Journal,
+    call_id: str,
+    action: Literal["retry", "skip", "result"],
+    *,
+    result: Any = None,
+    by: str = "",
 ) -> None:
     """Say what became of a started call whose outcome nobody knows: do it again, leave it, or this was its result.
 
@@ -107,7 +112,11 @@ def _not_open(journal: Journal, wait_id: str, kind: str) -> Exception:
         if field and row.payload.get(field) == wait_id:
             found = word
     if found is None:
-        named = {"approval": "approval", "question": "question", "unknown_outcome": "call of unknown outcome"}[kind]
+        named = {
+            "approval": "approval",
+            "question": "question",
+            "unknown_outcome": "call of unknown outcome",
+        }[kind]
         return NotWaiting(
             f"session {journal.session_id} waits for no {named} {wait_id!r}: `segue sessions show"
             f" {journal.session_id}` shows what it waits for"

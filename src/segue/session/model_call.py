@@ -145,9 +145,7 @@ class ModelCall:
     async def _completed(self, reply: Reply, finish: Finish) -> None:
         """The end of the node, and the calls that the reply makes, in one append."""
         usage = None if finish.usage is None else msgspec.to_builtins(finish.usage)
-        ended = CallEnded(
-            node_id=reply.node_id, status="completed", result=reply.recorded, usage=usage
-        )
+        ended = CallEnded(node_id=reply.node_id, status="completed", result=reply.recorded, usage=usage)
         calls = [
             ToolCall(
                 tool_call_id=call.id,
@@ -186,9 +184,7 @@ class ModelCall:
             stop=list(options.stop),
         )
 
-    def _started(
-        self, node_id: str, arguments: dict[str, Any], digest: str, attempt: int
-    ) -> CallStarted:
+    def _started(self, node_id: str, arguments: dict[str, Any], digest: str, attempt: int) -> CallStarted:
         return CallStarted(
             node_id=node_id,
             kind="model",
@@ -273,7 +269,9 @@ class ModelCall:
 def _recorded_reply(node: Node) -> Reply:
     if isinstance(node.result, str):
         return Reply(node.id, node.result)
-    return Reply(node.id, node.result["text"], msgspec.convert(node.result["tool_calls"], list[ToolCallChunk]))
+    return Reply(
+        node.id, node.result["text"], msgspec.convert(node.result["tool_calls"], list[ToolCallChunk])
+    )
 
 
 def _wire(call: ToolCallChunk) -> dict[str, Any]:

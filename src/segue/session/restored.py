@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from typing import Any
 
 from segue import errors
 from segue.events.json_values import to_json
+from segue.fold.values import copy_json
+from segue.typed.forms import Form
 
 
 class RecordedError(Exception):
@@ -21,12 +24,12 @@ NO_RESULT = object()
 """Says that a recorded result is not to be had as a value."""
 
 
-def restored(recorded: Any, returned: Any) -> Any:
-    """A recorded JSON value as a value of the return annotation; `NO_RESULT` unless that gives the same JSON again."""
-    if returned is Any:
+def restored(recorded: Any, form: Form | None) -> Any:
+    """A recorded JSON value as a value of the form; `NO_RESULT` unless that gives the same JSON again."""
+    if form is None:
         return NO_RESULT
     try:
-        value = typed.convert(recorded, returned)
+        value = form.convert(copy_json(recorded), "", lenient=False)
         return value if to_json(value) == recorded else NO_RESULT
     except Exception:  # whatever a type's own code raises: then its call has to say the value again
         return NO_RESULT
@@ -37,8 +40,6 @@ def raised(error: dict[str, Any]) -> Exception:
     name, message = str(error.get("type")), str(error.get("message"))
     cls = getattr(errors, name, None) or getattr(builtins, name, None)
     if isinstance(cls, type) and issubclass(cls, Exception):
-        try:
+        with contextlib.suppress(TypeError):
             return cls(message)
-        except TypeError:
-            pass
     return RecordedError(message, type=name)

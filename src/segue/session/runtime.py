@@ -17,7 +17,7 @@ from segue.session.model_call import ModelCall, Options, Reply
 from segue.session.reply import Wanted, wanted_form
 from segue.session.tool_calls import ToolCalls
 from segue.settings import load_settings
-from segue.tools.declaration import Tool, toolset
+from segue.tools.tool import Tool, toolset
 
 NO_MODEL = (
     "no model is configured. For a small local one that needs no key: `pip install 'segue[local]'` and"
@@ -76,7 +76,9 @@ class Runtime:
         a tool that cannot be described, `NoSession`, `TurnEnded`, `StorageError`; the signal `Suspended` when a call
         needs an approval. In a coroutine use `aexec`.
         """
-        asking = _Exec(content, wanted_form(choices, schema), toolset(tools), attempts, steps, Options(**options))
+        asking = _Exec(
+            content, wanted_form(choices, schema), toolset(tools), attempts, steps, Options(**options)
+        )
         return background.run(self._ask(asking, own_loop=False))
 
     async def aexec(
@@ -91,7 +93,9 @@ class Runtime:
         **options: Unpack[ExecOptions],
     ) -> Any:
         """`exec` for coroutines; async tools run on this loop. Cancelling it closes the provider's stream."""
-        asking = _Exec(content, wanted_form(choices, schema), toolset(tools), attempts, steps, Options(**options))
+        asking = _Exec(
+            content, wanted_form(choices, schema), toolset(tools), attempts, steps, Options(**options)
+        )
         return await self._ask(asking, own_loop=True)
 
     async def _ask(self, asking: _Exec, *, own_loop: bool) -> Any:
@@ -124,7 +128,7 @@ class _Exec:
         self,
         content: Any,
         wanted: Wanted,
-        tools: dict[str, Tool],
+        tools: dict[str, Tool[..., Any]],
         attempts: int,
         steps: int,
         options: Options,
@@ -161,7 +165,9 @@ class _Exec:
         """A step: the model's own loop sends it."""
         if self._steps == 0:
             sending.close()
-            raise StepLimit("the model still wanted to call tools after its last step: raise `steps`, or ask for less")
+            raise StepLimit(
+                "the model still wanted to call tools after its last step: raise `steps`, or ask for less"
+            )
         self._steps -= 1
         return await asyncio.wrap_future(background.start(sending))
 

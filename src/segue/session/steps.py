@@ -12,10 +12,12 @@ from typing import Any
 from segue.events.facts import CallEnded, CallStarted
 from segue.events.json_values import json_or_reason, to_json
 from segue.fold.graph import TERMINAL, Node
+from segue.fold.values import copy_json
 from segue.ids import new_id
 from segue.session.ambient import current_call_id, require_writer
 from segue.session.restored import NO_RESULT, raised, restored
 from segue.session.turn import Turn, error_code, error_text, status_of
+from segue.typed.signature import returned_form
 
 
 def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +55,7 @@ def _uuid() -> uuids.UUID:
 class _Step:
     def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
         self._turn, self._caller = require_writer().turn, current_call_id()
-        self._returned = inspect.get_annotations(function, eval_str=True).get("return", Any)
+        self._form = returned_form(function)
         self._name, self._arguments = f"{function.__module__}:{function.__qualname__}", arguments
         known = self._turn.replay.take(self._caller, "step", self._name, arguments)
         self._known = known
@@ -68,7 +70,7 @@ class _Step:
             raise raised(known.error or {})
         if known.status != "completed":
             return NO_RESULT
-        return known.result if self._returned is Any else restored(known.result, self._returned)
+        return copy_json(known.result) if self._form is None else restored(known.result, self._form)
 
     def started(self) -> CallStarted:
         self._turn.check(self._caller)

@@ -22,15 +22,15 @@ from segue.session.prompt import Message, text
 from segue.session.replay import Decision
 from segue.session.tool_running import ToolFailed, run_tool
 from segue.session.turn import Frame, Turn
-from segue.tools.declaration import Tool
 from segue.tools.digest import digest_of
+from segue.tools.tool import Tool
 
 
 class Ready(msgspec.Struct, frozen=True):
     """A call that runs now."""
 
     id: str
-    tool: Tool
+    tool: Tool[..., Any]
     arguments: dict[str, Any]
     """As the function takes them."""
     attempt: int = 1
@@ -57,7 +57,7 @@ class ToolCalls:
     """The tools of one `exec`. With `own_loop`, async ones run on the caller's event loop."""
 
     def __init__(
-        self, turn: Turn, caller: str, tools: Mapping[str, Tool], runtime: Any, *, own_loop: bool
+        self, turn: Turn, caller: str, tools: Mapping[str, Tool[..., Any]], runtime: Any, *, own_loop: bool
     ) -> None:
         self._turn, self._caller, self._tools = turn, caller, tools
         self._runtime, self._own_loop = runtime, own_loop
@@ -123,7 +123,9 @@ class ToolCalls:
             return Waiting(call.id, None if asked else self._question(caller, call))
         if decision.type == "TOOL_APPROVAL_DENIED":
             words = decision.payload.get("reason")
-            return Answer(f"The reviewer denied this call; it did not run.{f' {words}' if words else ''}", is_error=True)
+            return Answer(
+                f"The reviewer denied this call; it did not run.{f' {words}' if words else ''}", is_error=True
+            )
         return self._granted(call, decision) or Waiting(call.id, self._question(caller, call))
 
     def _granted(self, call: Ready, grant: Decision) -> Ready | None:
@@ -193,7 +195,9 @@ class ToolCalls:
         for outcome in done:
             if isinstance(outcome, BaseException):
                 raise outcome
-        return {call.id: answer for call, answer in zip(calls, done, strict=True) if isinstance(answer, Answer)}
+        return {
+            call.id: answer for call, answer in zip(calls, done, strict=True) if isinstance(answer, Answer)
+        }
 
     async def _one(self, caller: str, call: Ready) -> Answer:
         try:

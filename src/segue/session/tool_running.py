@@ -10,14 +10,16 @@ from typing import Any
 
 from segue.session import background
 from segue.session.turn import Frame, Turn, error_text
-from segue.tools.declaration import Tool
+from segue.tools.tool import Tool
 
 
 class ToolFailed(Exception):
     """Its text is what the model is told."""
 
 
-async def run_tool(turn: Turn, tool: Tool, arguments: dict[str, Any], frame: Frame, *, own_loop: bool) -> Any:
+async def run_tool(
+    turn: Turn, tool: Tool[..., Any], arguments: dict[str, Any], frame: Frame, *, own_loop: bool
+) -> Any:
     """What the tool gives. An async one runs on this loop with `own_loop`, else on a loop of its own in a thread, as
     sync ones have a thread: so nothing that a tool does holds up a model's stream.
 
@@ -39,12 +41,12 @@ async def run_tool(turn: Turn, tool: Tool, arguments: dict[str, Any], frame: Fra
         raise ToolFailed(f"{type(error).__name__}: {error_text(error)}") from error
 
 
-async def _on_this_loop(turn: Turn, tool: Tool, arguments: dict[str, Any], frame: Frame) -> Any:
+async def _on_this_loop(turn: Turn, tool: Tool[..., Any], arguments: dict[str, Any], frame: Frame) -> Any:
     with _no_exit(), turn.enter_call(frame):
         return await tool(**arguments)
 
 
-def _in_thread(turn: Turn, tool: Tool, arguments: dict[str, Any], frame: Frame) -> Any:
+def _in_thread(turn: Turn, tool: Tool[..., Any], arguments: dict[str, Any], frame: Frame) -> Any:
     with _no_exit(), turn.enter_call(frame):
         value = tool(**arguments)
         return asyncio.run(_awaited(value)) if tool.is_async else value

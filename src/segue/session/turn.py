@@ -68,7 +68,7 @@ class Turn:
         self.turn_id, self.agent_id, self.source, self.attempt = turn_id, agent_id, source, attempt
         self.ended = False
         self.wait_seconds = 0.0
-        self.enter_call: Callable[[Frame], AbstractContextManager[None]] = nullcontext
+        self.enter_call: Callable[[Frame], AbstractContextManager[None]] = lambda frame: nullcontext()
         """Makes a frame the ambient call: given by `session_context`, the only setter of the ContextVars."""
         self._lease: Lease | None = None
         self._lock = threading.RLock()

@@ -28,15 +28,22 @@ def ask_user(
     if not question.strip():
         raise DefinitionError("ask_user needs a question that is not blank")
     turn, caller = require_writer().turn, current_call_id()
-    given = {"question": question, "options": list(options or []), "schema": schema, "timeout": timeout}
-    arguments = {key: value for key, value in given.items() if value not in (None, [])}
+    asked = QuestionAsked(
+        question_id=new_id("question"),
+        question=question,
+        options=list(options or []),
+        schema=schema,
+        timeout=timeout,
+        called_by=caller,
+    )
+    given = {name: getattr(asked, name) for name in ("question", "options", "schema", "timeout")}
+    arguments = {name: value for name, value in given.items() if value not in (None, [])}
     known = turn.replay.take(caller, "question", question, arguments)
     if known is not None and known.status == "completed":
         return copy_json(known.result)
     turn.check(caller)
     if known is not None:
         raise turn.wait_opened(known.id, caller)
-    question_id = new_id("question")
-    turn.append(QuestionAsked(question_id=question_id, called_by=caller, **given))
-    turn.follow(caller, question_id)
-    raise turn.wait_opened(question_id, caller)
+    turn.append(asked)
+    turn.follow(caller, asked.question_id)
+    raise turn.wait_opened(asked.question_id, caller)

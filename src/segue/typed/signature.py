@@ -11,7 +11,7 @@ from segue.events.json_values import to_json
 from segue.typed.annotations import Scope, Unresolved, scope_of
 from segue.typed.build import Forms, json_default
 from segue.typed.docstrings import Documented
-from segue.typed.forms import Form, Indescribable, Misfits, Union
+from segue.typed.forms import Anything, Form, Indescribable, Misfits, Union
 from segue.typed.records import Field, Record
 from segue.typed.scalars import SCALARS
 
@@ -94,6 +94,18 @@ class Signature:
                 " and the default itself after it"
             )
         return Field(name, name, form, False, said, json_default(form, default))
+
+
+def returned_form(function: Callable[..., Any]) -> Form | None:
+    """The form of a callable's return annotation; None when it has none, or one that says nothing of the value."""
+    try:
+        annotation = inspect.signature(function).return_annotation
+        if annotation is inspect.Signature.empty:
+            return None
+        form = Forms().form(annotation, scope_of(function))
+    except (ValueError, TypeError, Unresolved, Indescribable):
+        return None
+    return None if isinstance(form, Anything) else form
 
 
 def _takes_null(form: Form) -> bool:

@@ -19,7 +19,7 @@ from segue.session.db import SessionDB
 from segue.session.runtime import Runtime
 from segue.session.sent import read_sent
 from segue.testing.validity import problems, provider_problems
-from segue.tools.declaration import tool
+from segue.tools.tool import tool
 
 
 def add(a: int, b: int) -> int:
@@ -272,7 +272,11 @@ def test_an_agentic_function_is_a_tool(db: SessionDB) -> None:
     model = Scripted([calls(("research", {"topic": "tides"})), "The moon.", "It is the moon."])
     assert ask(model, [research]) == "It is the moon."
     assert model.requests[0].tools[0]["function"]["description"] == "Find out about a topic."
-    assert model.requests[1].messages[0]["content"].startswith("Find out about a topic.\n\nArguments:\ntopic: tides")
+    assert (
+        model.requests[1]
+        .messages[0]["content"]
+        .startswith("Find out about a topic.\n\nArguments:\ntopic: tides")
+    )
 
 
 def test_a_later_exec_sees_what_the_tools_gave_and_the_answer(db: SessionDB) -> None:
