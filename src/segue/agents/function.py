@@ -39,6 +39,9 @@ class AgenticFunction(Generic[P, R]):
     not the main one it raises `NoSession` instead. Calls nested deeper than 64 raise `RecursionLimit`.
     """
 
+    is_replayed = True
+    """Called again after a crash it does nothing twice: its finished steps are answered from the record."""
+
     def __init__(self, function: Callable[P, R], chosen: Options) -> None:
         functools.update_wrapper(self, function)
         self.function, self.options = function, chosen
@@ -98,6 +101,8 @@ class AgenticFunction(Generic[P, R]):
 
 class BoundMethod:
     """An agentic method of an instance: the instance is an argument, but not one of the author's."""
+
+    is_replayed = True
 
     def __init__(self, function: AgenticFunction[Any, Any], instance: Any) -> None:
         functools.update_wrapper(self, function)

@@ -45,7 +45,13 @@ def line(node: Node) -> Text:
 
 def _call(node: Node) -> Text:
     shown = Text.assemble((node.kind, "dim"), " ", (shortened(_title(node), VALUE_LENGTH), "bold"))
-    return shown.append(f"({shortened(_arguments(node.arguments), VALUE_LENGTH)})")
+    return shown.append(f"({shortened(_given(node), VALUE_LENGTH)})")
+
+
+def _given(node: Node) -> str:
+    if node.kind == "model" and isinstance(node.arguments, dict) and "continues" in node.arguments:
+        return "the results"
+    return _arguments(node.arguments)
 
 
 def _title(node: Node) -> str:

@@ -121,6 +121,9 @@ class ToolStarted(Event, frozen=True, kw_only=True):
     tool_call_id: str
     attempt: int = 1
     idempotency_key: str = ""
+    idempotent: bool = False
+    """It may be done again after a crash without asking anybody: declared so, or an agentic function, whose steps are
+    recorded themselves."""
     called_by: str = ""
 
 

@@ -33,7 +33,7 @@ class Waits:
 
     An approval is open until it is decided, its tool starts or has a result, or its conversation goes on without
     it; a question until it is answered; both at most until their turn settles. A started tool without a result is
-    a wait from the SESSION_ERROR of its invocation on, until CALL_RESOLVED or its result.
+    a wait from the SESSION_ERROR of its invocation on, until CALL_RESOLVED or its result; not one that is idempotent.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Waits:
         wait = self._tool_wait("unknown_outcome", envelope, payload)
         self._unknown.pop(wait.id, None)
         self._approvals.pop(wait.id, None)
-        if wait.id:
+        if wait.id and payload.get("idempotent") is not True:
             self._started[wait.id] = wait
 
     def _tool_result(self, envelope: Envelope, payload: Payload) -> None:

@@ -167,6 +167,7 @@ class ToolCalls:
                 tool_call_id=state.id,
                 attempt=state.attempt,
                 idempotency_key=self._key(state.id),
+                idempotent=state.tool.idempotent,
                 called_by=caller,
             )
             for state in states.values()

@@ -167,7 +167,7 @@ def test_many_tools_that_ask_a_model_themselves_do_not_wait_for_each_other(db: S
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (("add", '{"a": 1'), "not valid JSON"),
+        (("add", '{"a": 1'), "they are not the text of one JSON object"),
         (("add", {"a": 1}), "b"),
         (("add", {"a": "x", "b": 1}), "a"),
         (("subtract", {}), "there is no tool 'subtract'; the tools are: add"),
