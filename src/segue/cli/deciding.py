@@ -27,7 +27,10 @@ _SESSION = click.argument("session", metavar="SESSION", shell_complete=completio
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def approvals(as_json: bool) -> None:
-    """List everything that waits for somebody, in all sessions: approvals, questions, calls of unknown outcome."""
+    """List everything that waits for somebody, in all sessions.
+
+    Approvals, questions, and calls that were interrupted and whose outcome nobody knows.
+    """
     db = default_db()
     found = [(info.session_id, wait) for info in db.list_sessions() for wait in _waits(db, info.session_id)]
     if as_json:
@@ -46,7 +49,10 @@ def approvals(as_json: bool) -> None:
 @click.option("--edit", metavar="JSON", help="Run it with these arguments (a JSON object) instead.")
 @click.option("--by", metavar="NAME", help="Who decides.  [default: your login name]")
 def approve(session: str, call: str | None, edit: str | None, by: str | None) -> None:
-    """Let one call run, exactly as it is shown. CALL may be left out when only one waits."""
+    """Let one call run that waits for an approval.
+
+    It runs exactly as it is shown, once. CALL may be left out when only one waits.
+    """
     journal, wait = _one(session, call, "approval")
     arguments = None if edit is None else _json(edit, "--edit")
     decisions.approve(journal, wait.id, arguments=arguments, approver=by or _login())
@@ -59,7 +65,10 @@ def approve(session: str, call: str | None, edit: str | None, by: str | None) ->
 @click.option("--message", default="", metavar="TEXT", help="Words to the model.")
 @click.option("--by", metavar="NAME", help="Who decides.  [default: your login name]")
 def deny(session: str, call: str | None, message: str, by: str | None) -> None:
-    """Refuse one call: it never runs, and the model is told so. CALL may be left out when only one waits."""
+    """Refuse one call that waits for an approval.
+
+    It never runs, and the model is told so. CALL may be left out when only one waits.
+    """
     journal, wait = _one(session, call, "approval")
     decisions.deny(journal, wait.id, reason=message, approver=by or _login())
     _said(journal, f"denied: {_called(wait)}")
@@ -72,7 +81,10 @@ def deny(session: str, call: str | None, message: str, by: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="TEXT is a JSON value.")
 @click.option("--by", metavar="NAME", help="Who answers.  [default: your login name]")
 def answer(session: str, question: str, answer: str, as_json: bool, by: str | None) -> None:
-    """Answer a question that a turn waits for. QUESTION is its id, or `-` when only one is open."""
+    """Answer a question that a turn waits for.
+
+    QUESTION is its id, or `-` when only one is open.
+    """
     journal, wait = _one(session, None if question == "-" else question, "question")
     value = _json(answer, "TEXT") if as_json else answer
     decisions.answer(journal, wait.id, value, by=by or _login())
@@ -89,7 +101,10 @@ def answer(session: str, question: str, answer: str, as_json: bool, by: str | No
 def resolve(
     session: str, call: str | None, retry: bool, skip: bool, result: str | None, by: str | None
 ) -> None:
-    """Say what became of a call that was started and has no result: nobody but you can know."""
+    """Say what became of a call whose outcome nobody knows.
+
+    It was started, and its process ended before its result was recorded.
+    """
     if retry + skip + (result is not None) != 1:
         raise UsageError("say one of --retry, --skip, --result JSON")
     journal, wait = _one(session, call, "unknown_outcome")

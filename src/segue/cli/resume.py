@@ -30,10 +30,11 @@ from segue.session.decisions import open_waits
 @click.option("--source", default="cli", show_default=True, help="What the record says the entry point is.")
 @click.pass_obj
 def resume(options: Options, /, session: str, target: str | None, **words: Any) -> int:
-    """Go on with a session's last turn, where it was suspended or interrupted.
+    """Go on with a turn that was suspended or interrupted.
 
-    SESSION may be the beginning of an id. The function that began the turn is called again; what it had finished is
-    answered from the record, so nothing is done or paid twice. MODULE:FUNCTION says where it is now, if it moved.
+    It is the last one of SESSION, which may be the beginning of an id. The function that began the turn is called
+    again; what it had finished is answered from the record, so nothing is done or paid twice. MODULE:FUNCTION says
+    where it is now, if it moved.
     """
     db = default_db()
     session_id = choosing.existing(db, session)
