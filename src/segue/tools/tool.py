@@ -55,8 +55,8 @@ class Tool(Generic[P, R]):
 
     @property
     def idempotent(self) -> bool:
-        """Whether a call of unknown outcome may be run again. One of an agentic function may: its own finished steps are
-        then answered from the record."""
+        """Whether a call of unknown outcome may be run again. One of an agentic function may: its own finished steps
+        are then answered from the record."""
         return self.options.idempotent or getattr(self.function, "is_replayed", False) is True
 
     @property
