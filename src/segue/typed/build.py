@@ -33,7 +33,10 @@ def form_of(annotation: Any, scope: Scope | None = None) -> Form:
 
     Raises `Indescribable`, and `Unresolved` for a name that is not there.
     """
-    return Forms().form(annotation, scope or Scope({}, {}))
+    try:
+        return Forms().form(annotation, scope or Scope({}, {}))
+    except RecursionError as error:
+        raise Indescribable(f"{_name(annotation)} is nested without end") from error
 
 
 def json_default(form: Form, default: Any) -> Any:
@@ -81,10 +84,13 @@ class Forms:
             return self._once(
                 key, lambda: self._named(annotation.__forward_arg__, scope.resolve(annotation), scope)
             )
+        annotation = _substituted(annotation, scope)
         if any(annotation is anything for anything in _ANYTHING):
             return Anything()
         if isinstance(annotation, typing.TypeVar):
-            return self.form(scope.variables.get(annotation, annotation.__bound__ or Any), scope)
+            if annotation.__constraints__:
+                return self._union(annotation.__constraints__, scope)
+            return self.form(annotation.__bound__ or Any, scope)
         if hasattr(annotation, "__supertype__"):  # NewType
             return self.form(annotation.__supertype__, scope)
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -98,11 +104,7 @@ class Forms:
             return self._union(arguments, scope)
         if hasattr(origin or annotation, "__value__"):  # a type alias statement
             return self._alias(annotation, scope)
-        plain = [
-            scope.variables.get(item, item) if isinstance(item, typing.TypeVar) else item
-            for item in arguments
-        ]
-        return self._class(annotation, origin or annotation, plain, scope)
+        return self._class(annotation, origin or annotation, arguments, scope)
 
     def _class(self, annotation: Any, cls: Any, arguments: Sequence[Any], scope: Scope) -> Form:
         if cls is None or cls is typing.LiteralString:
@@ -138,6 +140,8 @@ class Forms:
 
     def _alias(self, annotation: Any, scope: Scope) -> Form:
         alias = typing.get_origin(annotation) or annotation
+        if words_of(getattr(alias.__value__, "__metadata__", ())).foreign:
+            return self._once(_key(annotation), lambda: foreign.pydantic_form(annotation))
         variables = dict(zip(alias.__type_params__, typing.get_args(annotation), strict=False))
         inside = Scope(scope.module, scope.local, {**scope.variables, **variables})
         return self._once(_key(annotation), lambda: self._named(alias.__name__, alias.__value__, inside))
@@ -246,6 +250,15 @@ def _own_doc(cls: type) -> str:
     doc = cls.__dict__.get("__doc__") or ""
     made = (f"{cls.__name__}(", "An enumeration.")
     return "" if not isinstance(doc, str) or doc.startswith(made) else doc
+
+
+def _substituted(annotation: Any, scope: Scope) -> Any:
+    """With the type variables replaced that the scope knows."""
+    if isinstance(annotation, typing.TypeVar):
+        return scope.variables.get(annotation, annotation)
+    if not scope.variables or isinstance(annotation, type) or not getattr(annotation, "__parameters__", ()):
+        return annotation
+    return annotation[tuple(scope.variables.get(item, item) for item in annotation.__parameters__)]
 
 
 def _key(value: Any) -> Any:

@@ -47,4 +47,4 @@ def _line(at: str, place: tuple[Any, ...], message: str, got: Any) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return str(error).partition("\n")[0][:300]

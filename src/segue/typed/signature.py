@@ -86,6 +86,8 @@ class Signature:
             raise Unresolved(f"{self._name}: parameter {name!r}: {error}") from error
         except Indescribable as error:
             raise DefinitionError(f"{self._name}: parameter {name!r}: {error}") from error
+        except RecursionError as error:
+            raise DefinitionError(f"{self._name}: parameter {name!r} is nested without end") from error
         if default is inspect.Parameter.empty:
             return Field(name, name, form, True, said)
         if type(default).__name__ == "FieldInfo":

@@ -88,6 +88,19 @@ class Box(Generic[T]):
 
 
 @dataclasses.dataclass
+class Boxes(Generic[T]):
+    boxes: Box[list[T]]
+
+
+@dataclasses.dataclass
+class Endless(Generic[T]):
+    inner: Endless[list[T]] | None
+
+
+N = TypeVar("N", int, bytes)
+
+
+@dataclasses.dataclass
 class Even:
     number: int
 
@@ -243,6 +256,8 @@ TAKEN = [
     (Point, POINT, '{"x": "1", "y": 2}', Point(1, 2.0)),
     (Box[int], closed(["content"], content=INT), {"content": "5"}, Box(5)),
     (Box[Box[str]], None, {"content": {"content": "a"}}, Box(Box("a"))),
+    (Boxes[int], None, {"boxes": {"content": ["5"]}}, Boxes(Box([5]))),
+    (list[N], array({"anyOf": [INT, TEXT | {"contentEncoding": "base64"}]}), [5, "aGk="], [5, b"hi"]),
     (Even, closed(["number"], number=INT), {"number": 4}, Even(4)),
     (Film, closed(["title"], title=TEXT, year=INT), {"title": "M"}, {"title": "M"}),
     (Span, closed(["start"], start=INT, end=INT | {"default": 9}), {"start": 1}, Span(1)),
@@ -290,6 +305,7 @@ TAKEN = [
         {"a": 1},
     ),
     (Annotated[str, pydantic.AfterValidator(str.upper)], TEXT, "ab", "AB"),
+    (pydantic.JsonValue, None, {"a": [1, None]}, {"a": [1, None]}),
     (
         Annotated[str, pydantic.StringConstraints(strip_whitespace=True)],
         TEXT,
@@ -398,6 +414,7 @@ def test_an_error_of_a_class_that_cannot_say_what_it_is_is_still_a_misfit() -> N
         (complex, "complex has no form in JSON: use a dataclass, a TypedDict"),
         (collections.abc.Callable, "Callable has no form in JSON"),
         (type[int], "has no form in JSON"),
+        (Endless[int], r"Endless\[int\] is nested without end"),
         (set[list[int]], r"a set cannot hold list\[int\], which has no hash: use list\[list\[int\]\]"),
         (set[Point], r"a set cannot hold Point, which has no hash: use list\[Point\]"),
         (dict[Point, int], "the keys of an object are text in JSON: Point cannot be a key"),
