@@ -9,6 +9,7 @@ import decimal
 import enum
 import inspect
 import json
+import keyword
 import pathlib
 import uuid
 from collections.abc import Callable
@@ -132,6 +133,7 @@ def sets(inner: Typed) -> list[Typed]:
     ]
 
 
+NAMES = st.from_regex("[a-z]{1,5}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name))
 types = st.recursive(
     st.sampled_from([*SIMPLE, *HASHABLE, *CLASSES, ANYTHING])
     | st.sampled_from(HASHABLE).flatmap(lambda one: st.sampled_from(sets(one))),
@@ -162,7 +164,7 @@ def function_of(annotations: dict[str, Any], defaults: dict[str, Any]) -> Callab
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[Tool[..., Any], dict[str, Any], dict[str, Any]]:
     """A tool, arguments that are given to it, and the defaults of those that are not."""
-    parameters = draw(st.dictionaries(st.from_regex("[a-z]{1,5}", fullmatch=True), types, max_size=4))
+    parameters = draw(st.dictionaries(NAMES, types, max_size=4))
     values = {name: draw(one.values) for name, one in parameters.items()}
     left_out = draw(st.sets(st.sampled_from(sorted(values)), max_size=2)) if values else set()
     defaults = {name: values[name] for name in left_out}
