@@ -32,7 +32,7 @@ def _in_process(rounds: int, quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="segue-bench-") as folder:
         db = SessionDB(GitStore(Path(folder)))
         yield _enter_and_leave(db, rounds)
-        yield from _agentic_calls(db, folder, rounds, 2_000 if quick else 10_000)
+        yield from _agentic_calls(db, folder, rounds, 2_000 if quick else 100_000)
         yield _cold_open(db, rounds, 100 if quick else 1_000)
         db.close()
 

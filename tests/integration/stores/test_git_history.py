@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from segue.stores.git import GitStore
+from segue.stores.git.layout import SessionPaths
+from segue.stores.git.locks import commit_lock
 from segue.stores.git.packing import MOST_IN_SAMPLE, pack_loose
 from segue.testing.store_process import control_row
 
@@ -131,6 +133,15 @@ def test_a_commit_without_anything_new_is_not_made(store: GitStore) -> None:
     store.commit("s1", "again")
     store.drain_commits(30)
     assert subjects(store.root / "s1") == ["turn_1"]
+
+
+def test_turns_that_settle_while_a_commit_waits_become_one_commit(store: GitStore) -> None:
+    with commit_lock(SessionPaths(store.root, "s1")):
+        for number in range(20):
+            store.append("s1", [control_row()])
+            store.commit("s1", f"turn_{number}")
+    assert store.drain_commits(30)
+    assert (len(subjects(store.root / "s1")), committed(store.root / "s1")) == (1, journal(store))
 
 
 def test_what_a_crash_kept_from_being_committed_is_in_the_next_commit(store: GitStore) -> None:

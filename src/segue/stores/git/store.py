@@ -175,7 +175,9 @@ class GitStore:
             return blobs.get(paths, folder, check_digest(digest))
 
     def commit(self, session_id: str, message: str) -> None:
-        session = self._session(session_id)
+        session = self._sessions.get(session_id) or self._session(
+            session_id
+        )  # the committer looks whether it is there
         if self._commits and not self._closed:
             self._committer.queue(session, message)
 
