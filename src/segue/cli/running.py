@@ -62,7 +62,9 @@ def run(
         raise ended.error
     result = outcome.read(db, ended.session.session_id, ended.session.turn_id, ended.value, ended.error)
     shown.finish(result)
-    if ended.error is not None:
+    if result.status == "suspended":
+        say("segue: the turn is suspended")
+    elif ended.error is not None:
         hints.say_error(ended.error, verbose=verbose)
     _say_what_next(db, result, continuation)
     return _code(ended.error, result) or _unwritten(result)

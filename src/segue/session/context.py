@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-from segue.errors import TurnInProgress, TurnSettled, UsageError
+from segue.errors import Suspended, TurnInProgress, TurnSettled, UsageError
 from segue.fold.turns import SETTLED, Turns
 from segue.fold.turns import Turn as RecordedTurn
 from segue.ids import new_id, new_session_id
@@ -69,7 +69,8 @@ class session_context:
     a session that another process is writing, before `SessionBusy`.
 
     Entering the session that this code is already in joins its turn: no rows, and the outer context ends it. Leaving
-    settles the turn: an exception records ERROR, Ctrl-C cancels, any other cancellation interrupts it resumably.
+    settles the turn: an exception records ERROR, Ctrl-C cancels, any other cancellation interrupts it resumably. With
+    a wait open it suspends the turn, and raises the signal `Suspended` whatever its code gave.
     An instance can be entered once.
     """
 
@@ -122,6 +123,7 @@ class session_context:
                 self._turn.leave(error)
         finally:
             self._reset()
+        self._pass_on(error)
 
     async def __aenter__(self) -> SessionHandle:
         return self.__enter__()
@@ -134,6 +136,13 @@ class session_context:
                 await self._turn.leave_async(error)
         finally:
             self._reset()
+        self._pass_on(error)
+
+    def _pass_on(self, error: BaseException | None) -> None:
+        """A suspended turn is left with the signal, whatever its code made of it on the way."""
+        signal = self._turn.signal() if self._turn is not None and not self._joined else None
+        if signal is not None and not isinstance(error, Suspended):
+            raise signal from error
 
     def _join(self, db: SessionDB, outer: SessionNodeWriter) -> SessionHandle:
         if self._turn_id not in (None, outer.turn_id):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -34,8 +35,14 @@ from segue.session.recovery import recover
 from segue.session.replay import Replay
 from segue.stores.protocol import Lease
 
+log = logging.getLogger("segue.session")
+
 INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit)
 """What ends code from outside without anybody having cancelled the turn: it can be resumed."""
+
+
+_UNWOUND = {SessionError: "interrupted", TurnSuspended: "suspended"}
+"""How a call that a cancellation left is recorded, by what ends its turn; cancelled, where the turn goes on or is."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,12 +299,14 @@ class Turn:
 
     def _last_rows(self, error: BaseException | None) -> list[Event]:
         ending = self._ending(error)
-        unwound = "interrupted" if isinstance(ending[-1], SessionError) else "cancelled"
+        unwound = _UNWOUND.get(type(ending[-1]), "cancelled")
         return [*(CallEnded(node_id=node, status=unwound) for node in self._unwound), *ending]  # type: ignore[arg-type]
 
     def _ending(self, error: BaseException | None) -> list[Event]:
         if self._waits:
             return [TurnSuspended(turn_id=self.turn_id, waits=list(self._waits))]
+        if isinstance(error, Suspended):  # another session's, opened inside this turn
+            return [TurnSuspended(turn_id=self.turn_id, waits=error.wait_ids)]
         if error is None:
             return [NoMoreActions(turn_id=self.turn_id)]
         if isinstance(error, (KeyboardInterrupt, Cancelled)):
@@ -307,10 +316,19 @@ class Turn:
             return [SessionError(message=message, code="interrupted", turn_id=self.turn_id)]
         return [Error(message=error_text(error), code=error_code(error)), NoMoreActions(turn_id=self.turn_id)]
 
+    def signal(self) -> Suspended | None:
+        """What an ended turn is to be left with, whatever its code gave: the signal, if it is suspended."""
+        return Suspended(self.session_id, list(self._waits)) if self._waits else None
+
     def _close(self) -> None:
         with self._lock:
             self.ended = True
             lease, self._lease = self._lease, None
+        for node in [] if self._waits else self.replay.leftovers():
+            log.warning(
+                "turn %s did not make this call again, which it had made before it stopped: %s %s (node %s)",
+                *(self.turn_id, node.kind, node.name, node.id),
+            )
         try:
             if lease is not None:
                 self.journal.store.commit(self.session_id, f"{self.turn_id} ({self.source})")

@@ -9,7 +9,7 @@ import pytest
 
 import segue
 from segue.agents.function import Run, agentic_function
-from segue.errors import DefinitionError, InvalidReply, NoModel, NoSession, RecursionLimit
+from segue.errors import DefinitionError, InvalidReply, NoModel, NoSession, RecursionLimit, Suspended
 from segue.fold.conversation import Conversation
 from segue.fold.graph import CallGraph
 from segue.models.scripted import Scripted
@@ -383,7 +383,8 @@ def test_a_swallowed_suspension_still_suspends(db: SessionDB) -> None:
             return "went on"
         return "never"
 
-    swallows.run(session_id="s")
+    with pytest.raises(Suspended):
+        swallows.run(session_id="s")
     assert db.turns("s").last.status == "suspended"  # type: ignore[union-attr]
 
 

@@ -456,7 +456,7 @@ def test_a_signal_that_the_code_swallows_suspends_all_the_same(db: SessionDB) ->
             ask_user("Really?")
         return "went on without"
 
-    stubborn.run("x", session_id="s")
+    start(stubborn, topic="x")
     assert (statuses(db), conversation(db)) == (["suspended"], [("user", "x")])
     [wait] = decisions.open_waits(db.journal("s"))
     decisions.answer(db.journal("s"), wait.id, "yes")
@@ -612,3 +612,115 @@ def test_an_approval_deep_inside_a_tool_that_is_a_function(db: SessionDB, desk: 
     decisions.approve(db.journal("s"), call_id)
     value, model = go_on(boss, "letter sent", "all good")
     assert (value, desk.sent, len(model.requests)) == ("all good", ["Ada: hello"], 2)
+
+
+# --- signals through other code ---
+
+
+def test_a_task_group_whose_task_waits_suspends_and_goes_on(db: SessionDB) -> None:
+    @agentic_function
+    async def quick(name: str, runtime: Any = None) -> str:
+        """Answer."""
+        answer: str = await runtime.aexec(name)
+        return answer
+
+    @agentic_function
+    async def slow(name: str) -> str:
+        """Never done while somebody waits."""
+        await asyncio.sleep(0.05)
+        return f"slow {name}"
+
+    @agentic_function
+    async def asking(name: str) -> str:
+        """Ask."""
+        answer: str = ask_user(f"Who is {name}?")
+        return answer
+
+    @agentic_function
+    async def all_of(topic: str) -> list[str]:
+        """Do all."""
+        first = await quick("first")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(made) for made in (quick("second"), slow("third"), asking("Ada"))]
+        return [first, *(task.result() for task in tasks)]
+
+    model = Scripted(["one", "two"])
+    with pytest.raises(Suspended):
+        asyncio.run(all_of.run("x", session_id="s", runtime=Runtime(model)))
+    assert statuses(db) == ["suspended"]
+    [wait] = decisions.open_waits(db.journal("s"))
+    decisions.answer(db.journal("s"), wait.id, "a poet")
+    again = Scripted(["two"])
+    value = asyncio.run(resume("s", function=all_of, runtime=Runtime(again))).value
+    assert value == ["one", "two", "slow third", "a poet"]
+    graph = db.journal("s").view(CallGraph)
+    assert {node.status for node in graph.nodes.values()} == {"completed"}
+
+
+def test_in_threads_one_waits_and_the_others_are_done(db: SessionDB) -> None:
+    @agentic_function
+    def asking(name: str) -> str:
+        """Ask."""
+        answer: str = ask_user(f"Who is {name}?")
+        return answer
+
+    @agentic_function
+    def telling(name: str) -> str:
+        """Tell."""
+        return f"told {name}"
+
+    @agentic_function
+    def all_of(topic: str) -> list[str]:
+        """Do all."""
+        with segue.ThreadPoolExecutor(4) as pool:
+            futures = [pool.submit(telling, "a"), pool.submit(asking, "b")]
+            return [future.result() for future in futures]
+
+    start(all_of, topic="x")
+    [wait] = decisions.open_waits(db.journal("s"))
+    decisions.answer(db.journal("s"), wait.id, "nobody")
+    assert go_on(all_of)[0] == ["told a", "nobody"]
+
+
+def test_a_wait_of_an_inner_session_suspends_the_outer_turn(db: SessionDB) -> None:
+    @agentic_function
+    def asking(name: str) -> str:
+        """Ask."""
+        answer: str = ask_user(f"Who is {name}?")
+        return answer
+
+    @agentic_function
+    def outer(topic: str) -> str:
+        """Work elsewhere."""
+        with session_context("inner"):
+            return asking(topic)
+
+    start(outer, topic="x")
+    assert statuses(db) == ["suspended"]
+    assert [turn.status for turn in db.turns("inner").all] == ["suspended"]
+
+
+def test_a_finished_call_that_is_not_made_again_is_reported(
+    db: SessionDB, stop: Stopper, caplog: pytest.LogCaptureFixture
+) -> None:
+    gathered = [True]
+
+    @agentic_function
+    async def one(name: str, runtime: Any = None) -> str:
+        """Answer."""
+        answer: str = await runtime.aexec(name)
+        return answer
+
+    @agentic_function
+    async def both(topic: str) -> str:
+        """Both, or one."""
+        names = ["a", "b"] if gathered[0] else ["a"]
+        said = await asyncio.gather(*(one(name) for name in names))
+        stop()
+        return "".join(said)
+
+    with pytest.raises(Stop):
+        asyncio.run(both.run("x", session_id="s", runtime=Runtime(Scripted(["x", "x"]))))
+    gathered[0] = False
+    assert asyncio.run(resume("s", function=both, runtime=Runtime(Scripted([])))).value == "x"
+    assert "did not make this call again" in caplog.text
