@@ -13,8 +13,12 @@ from segue.stores.memory import MemoryStore
 from segue.stores.protocol import Store
 from segue.testing.conformance import MultiProcessConformance, StoreConformance
 
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
 
 class TestMemoryStore(StoreConformance):
+    appends = 1000
+
     @pytest.fixture
     def store(self) -> Iterator[Store]:
         with closing(MemoryStore()) as store:
@@ -39,3 +43,15 @@ class TestGitStoreWithSmallSegments(StoreConformance):
 
 class TestGitStoreInProcesses(MultiProcessConformance):
     opener = "segue.stores.git:GitStore"
+
+
+class TestGitStoreWithSmallSegmentsInProcesses(MultiProcessConformance):
+    """What another process reads and watches is in another file every few appends."""
+
+    opener = "small_segments:open_store"
+    appends = 250
+
+    @pytest.fixture(autouse=True)
+    def program(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.syspath_prepend(PROGRAMS)
+        monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))

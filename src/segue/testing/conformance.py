@@ -34,6 +34,8 @@ from segue.errors import (
 )
 from segue.events.codec import decode_json
 from segue.stores.protocol import Lease, Stop, Store
+from segue.testing import contention
+from segue.testing.children import acknowledged
 from segue.testing.process_conformance import MultiProcessConformance
 from segue.testing.store_process import control_row, turn_row
 
@@ -74,6 +76,9 @@ NASTY_PAYLOADS = (
 
 class StoreConformance:
     """Subclass it with a fixture `store`: a fresh, open, empty store."""
+
+    appends = 250
+    """Of each of the eight threads that write one session at once."""
 
     @pytest.fixture(autouse=True)
     def session(self, store: Store) -> None:
@@ -350,6 +355,19 @@ class StoreConformance:
         while len(seen) < waiting + 1:
             seen += [row.seq for row in next(watcher)]
         assert seen == list(range(1, waiting + 2))
+
+    def test_nothing_is_lost_or_mixed_up_when_threads_write_at_once(self, store: Store) -> None:
+        said: list[str] = []
+        with ThreadPoolExecutor(4) as pool:
+            watchers = [pool.submit(contention.watch, store, SESSION) for _ in range(2)]
+            lookers = [pool.submit(contention.look, store, SESSION) for _ in range(2)]
+            contention.work(store, SESSION, "thread", 8, self.appends, said.append)
+            contention.finish(store, SESSION)
+        rows, written = list(store.read(SESSION)), acknowledged("".join(said).splitlines())
+        assert contention.problems(rows, written) == []
+        assert len(written) == len(rows) - 1
+        assert [watcher.result() for watcher in watchers] == [rows, rows]
+        assert [looker.result() for looker in lookers] == [[], []]
 
     # 7: deletion
 
