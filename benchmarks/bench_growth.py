@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +18,7 @@ from pathlib import Path
 import msgspec
 from growth_systems import SYSTEMS, Segue, System
 from growth_work import MESSAGES, Turn
-from harness import Row, seconds
+from harness import Row, scratch, seconds
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
@@ -92,13 +89,10 @@ class Times(msgspec.Struct):
 
 def run(quick: bool) -> list[Row]:
     lengths = LENGTHS[:3] if quick else LENGTHS
-    folder = Path(tempfile.mkdtemp(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")))
-    try:
-        with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=ERRORS) as progress:
-            task = progress.add_task("growth", total=len(SYSTEMS) * (lengths[-1] + len(lengths) * SHORT))
-            figures, raw = measure(folder, lengths, 11 if quick else 31, lambda: progress.advance(task))
-    finally:
-        shutil.rmtree(folder)
+    columns = (*Progress.get_default_columns(), TimeElapsedColumn())
+    with scratch() as folder, Progress(*columns, console=ERRORS) as progress:
+        task = progress.add_task("growth", total=len(SYSTEMS) * (lengths[-1] + len(lengths) * SHORT))
+        figures, raw = measure(folder, lengths, 11 if quick else 31, lambda: progress.advance(task))
     _print(figures, raw)
     return rows(figures, raw)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextvars
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.harness import Row, medians
+from harness import Row, medians, scratch
+
 from segue.agents.function import agentic_function
 from segue.events.codec import decode_row, encode_row
 from segue.events.facts import Event, InvocationStarted, MessageDelta, MessageEnd, MessageStart, NoMoreActions
@@ -29,8 +29,8 @@ def run(quick: bool) -> list[Row]:
 
 
 def _in_process(rounds: int, quick: bool) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory(prefix="segue-bench-") as folder:
-        db = SessionDB(GitStore(Path(folder)))
+    with scratch() as folder:
+        db = SessionDB(GitStore(folder))
         yield _enter_and_leave(db, rounds)
         yield from _agentic_calls(db, folder, rounds, 2_000 if quick else 100_000)
         yield _cold_open(db, rounds, 100 if quick else 1_000)
@@ -73,7 +73,7 @@ def no_op(index: int) -> int:
     return index
 
 
-def _agentic_calls(db: SessionDB, folder: str, rounds: int, many: int) -> Iterator[Row]:
+def _agentic_calls(db: SessionDB, folder: Path, rounds: int, many: int) -> Iterator[Row]:
     """Nested no-op calls, each one append, beside a write and fdatasync of as many bytes for each."""
     with session_context("calls", db=db), around.begin(around.signature.bind((0,), {}), False):
         first, raw = medians(lambda: _calls(100), lambda: _raw(folder, 100), rounds)
@@ -111,7 +111,7 @@ def _calls(count: int) -> None:
         no_op(index)
 
 
-def _raw(folder: str, count: int) -> None:
+def _raw(folder: Path, count: int) -> None:
     descriptor = os.open(os.path.join(folder, "raw"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for _ in range(count):
         os.write(descriptor, b"x" * 700)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
-import tempfile
 from concurrent.futures import Future
 from pathlib import Path
 
-from harness import Row, paired, seconds
+from harness import Row, paired, scratch, seconds
 
 from segue.ids import new_id, utc_now
 from segue.stores.git import GitStore
@@ -22,8 +20,7 @@ PAYLOAD = b'{"message_id":"m_0123456789abcdef","text":"' + b"some words of a rep
 
 
 def run(quick: bool) -> list[Row]:
-    folder = Path(tempfile.mkdtemp(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")))
-    try:
+    with scratch() as folder:
         return [
             *durable_turn(folder, rounds=31 if quick else 201),
             many_sessions(folder, rounds=3 if quick else 9),
@@ -31,8 +28,6 @@ def run(quick: bool) -> list[Row]:
             commit_off_path(folder, rounds=31 if quick else 101),
             flat_commits(folder, 300 if quick else 10_000),
         ]
-    finally:
-        shutil.rmtree(folder)
 
 
 class Writer:

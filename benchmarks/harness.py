@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +31,13 @@ class Row(msgspec.Struct, frozen=True):
         if self.budget is None:
             return None
         return self.ratio >= self.budget if self.floor else self.ratio <= self.budget
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for the files of a benchmark, under SEGUE_BENCH_DIR if that is set."""
+    with tempfile.TemporaryDirectory(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")) as folder:
+        yield Path(folder)
 
 
 def paired(ours: Callable[[], Any], baseline: Callable[[], Any], rounds: int = 15) -> float:

@@ -104,7 +104,18 @@ def test_an_object_that_is_packed_already_is_not_packed_again(store: GitStore, f
     turns(store, 1)  # writes meta.json's object anew
     pack_loose(folder.parent)
     first, second = _packs(folder)
-    assert first.ids & second.ids == set()
+    assert set(first.ids()) & set(second.ids()) == set()
+
+
+def test_a_pack_knows_which_objects_it_has(store: GitStore, folder: Path) -> None:
+    turns(store, 60)
+    pack_loose(folder.parent)
+    [found] = _packs(folder)
+    listed = git(store.root / "s1", "rev-list", "--objects", "--all").stdout.splitlines()
+    oids = sorted(bytes.fromhex(line.split()[0]) for line in listed)
+    others = [bytes([*oid[:19], oid[19] ^ 1]) for oid in oids] + [b"\0" * 20, b"\xff" * 20]
+    assert (found.ids(), [oid in found for oid in oids]) == (oids, [True] * len(oids))
+    assert [oid in found for oid in others] == [False] * len(others)
 
 
 def test_packs_that_a_crash_left_after_they_were_joined_are_removed(

@@ -22,7 +22,7 @@ SAMPLE = "17"
 MOST_IN_SAMPLE = 4
 """About 1,000 loose objects, 150 commits: a tenth of a second's work."""
 LIKE = 2
-"""A pack is joined with smaller ones when they have at least one object for that many of its own."""
+"""A pack is joined with smaller ones when it is at most that many times as long as all of them together."""
 MOST_BYTES = 1 << 30
 """Of a joined pack."""
 _UNFINISHED = ("tmp_pack_*", "tmp_idx_*", "pack_git2_*")
@@ -60,8 +60,9 @@ def pack_loose(objects: Path) -> None:
     """All loose objects that are in no pack into a new one; they go once it is durable."""
     loose = [path for path in objects.glob("[0-9a-f][0-9a-f]/*") if len(path.name) == 38]
     before = set((objects / "pack").iterdir())
-    packed = {entry.id for found in _packs(objects / "pack") for entry in found.entries}
-    new = [oid for path in loose if bytes.fromhex(oid := path.parent.name + path.name) not in packed]
+    packs = _packs(objects / "pack")
+    oids = (path.parent.name + path.name for path in loose)
+    new = [oid for oid in oids if not any(bytes.fromhex(oid) in found for found in packs)]
     if new:
         repository = pygit2.Repository()  # no path, so no configuration of its own
         repository.set_odb(pygit2.Odb(str(objects)))
@@ -78,29 +79,30 @@ def pack_loose(objects: Path) -> None:
 
 def join_like(folder: Path) -> None:
     """Join the smallest packs, as long as they are of like size; remove those whose objects are all elsewhere."""
+    like = _like(_packs(folder))
     seen: set[bytes] = set()
     single: list[Pack] = []
-    for found in sorted(_packs(folder), key=lambda pack: (-len(pack.entries), pack.path)):
-        if found.ids <= seen:  # a crash kept it from being removed
+    for found in reversed(like) if len(like) > 1 else ():
+        ids = found.ids()
+        if seen.issuperset(ids):  # a crash kept it from being removed
             _remove([found])
-        elif seen.isdisjoint(found.ids):
+        elif seen.isdisjoint(ids):
             single.append(found)
-        seen |= found.ids
-    like = _like(single[::-1])
-    if len(like) > 1:
-        join_packs(folder, like)
-        _remove(like)
+        seen.update(ids)
+    if len(single) > 1:
+        join_packs(folder, single)
+        _remove(single)
 
 
 def _like(packs: list[Pack]) -> list[Pack]:
-    """Those to join, of packs in the order of their size, the smallest first."""
+    """The smallest ones, as long as they are of like size; in that order."""
     chosen: list[Pack] = []
-    objects = size = 0
-    for found in packs:
-        if chosen and (len(found.entries) > LIKE * objects or size + found.size > MOST_BYTES):
+    size = 0
+    for found in sorted(packs, key=lambda pack: (pack.size, pack.path)):
+        if chosen and (found.size > LIKE * size or size + found.size > MOST_BYTES):
             break
         chosen.append(found)
-        objects, size = objects + len(found.entries), size + found.size
+        size += found.size
     return chosen
 
 

@@ -6,6 +6,7 @@ together. A joined pack therefore costs one copy and a merged index, whatever is
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import itertools
 import os
@@ -37,27 +38,42 @@ class Pack(msgspec.Struct, frozen=True):
     path: Path
     """Of the .pack file; its index is beside it."""
     size: int
-    entries: list[Entry]
+    index: bytes
+    """As it is in its file: a long one is searched, not read."""
 
-    @property
-    def ids(self) -> set[bytes]:
-        return {entry.id for entry in self.entries}
+    def __len__(self) -> int:
+        return int.from_bytes(self.index[_NAMES - 4 : _NAMES])
+
+    def __contains__(self, oid: bytes) -> bool:
+        high = self._up_to(oid[0])
+        low = self._up_to(oid[0] - 1) if oid[0] else 0
+        found = bisect.bisect_left(range(high), oid, low, key=self._name)
+        return found < high and self._name(found) == oid
+
+    def ids(self) -> list[bytes]:
+        """Of its objects, ascending."""
+        return [self._name(number) for number in range(len(self))]
+
+    def entries(self) -> list[Entry]:
+        count = len(self)
+        numbers = struct.unpack_from(f">{2 * count}L", self.index, _NAMES + count * 20)
+        return list(map(Entry, self.ids(), numbers[count:], numbers[:count]))
+
+    def _up_to(self, first_byte: int) -> int:
+        """How many ids begin with this byte or a smaller one."""
+        start = len(_INDEX_HEADER) + first_byte * 4
+        return int.from_bytes(self.index[start : start + 4])
+
+    def _name(self, number: int) -> bytes:
+        start = _NAMES + number * 20
+        return self.index[start : start + 20]
 
 
 def read_pack(path: Path) -> Pack | None:
     """What the index of a pack says; None when it is of an old version, over 2 GiB, or not whole. Raises OSError."""
-    index, size = path.with_suffix(".idx").read_bytes(), path.stat().st_size
-    count = int.from_bytes(index[_NAMES - 4 : _NAMES])
-    crcs = _NAMES + count * 20
-    if (
-        not index.startswith(_INDEX_HEADER)
-        or len(index) != crcs + count * 8 + 2 * CHECKSUM
-        or size >= 1 << 31
-    ):
-        return None
-    names = [index[at : at + 20] for at in range(_NAMES, crcs, 20)]
-    numbers = struct.unpack_from(f">{2 * count}L", index, crcs)
-    return Pack(path, size, list(map(Entry, names, numbers[count:], numbers[:count])))
+    found = Pack(path, path.stat().st_size, path.with_suffix(".idx").read_bytes())
+    is_whole = len(found.index) == _NAMES + len(found) * 28 + 2 * CHECKSUM
+    return found if found.index.startswith(_INDEX_HEADER) and is_whole and found.size < 1 << 31 else None
 
 
 def join_packs(folder: Path, packs: Sequence[Pack]) -> None:
@@ -85,7 +101,7 @@ def join_packs(folder: Path, packs: Sequence[Pack]) -> None:
 
 def _write_pack(file: BinaryIO, packs: Sequence[Pack]) -> bytes:
     digest = hashlib.sha1(usedforsecurity=False)
-    count = sum(len(pack.entries) for pack in packs)
+    count = sum(map(len, packs))
     for data in itertools.chain([_header(count)], *map(_entries, packs)):
         digest.update(data)
         file.write(data)
@@ -113,7 +129,7 @@ def _header(count: int) -> bytes:
 def _index(packs: Sequence[Pack], checksum: bytes) -> bytes:
     entries, start = [], 0
     for pack in packs:
-        entries += [Entry(entry.id, entry.offset + start, entry.crc) for entry in pack.entries]
+        entries += [Entry(entry.id, entry.offset + start, entry.crc) for entry in pack.entries()]
         start += pack.size - HEADER - CHECKSUM
     entries.sort()
     counts = [0] * 256
