@@ -10,7 +10,7 @@ from segue.errors import DefinitionError, InvalidReply
 from segue.events.codec import encode_json
 from segue.typed.annotations import Unresolved
 from segue.typed.build import form_of
-from segue.typed.forms import Anything, Form, Indescribable, Misfits, schema_of
+from segue.typed.forms import Anything, Form, Indescribable, Misfits, converted, schema_of
 from segue.typed.strict_json import NotJson, read_json
 
 
@@ -87,7 +87,7 @@ class OfSchema:
             value = read_json(_json_text(text))
             if self._wrapped:
                 value = value["value"]
-            return self._form.convert(value, "")
+            return converted(self._form, value)
         except (NotJson, Misfits, KeyError, TypeError) as error:
             raise InvalidReply(
                 f"the reply is not of the schema: {error}: {text[:200]!r}", reply=text

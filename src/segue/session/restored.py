@@ -9,7 +9,7 @@ from typing import Any
 from segue import errors
 from segue.events.json_values import to_json
 from segue.fold.values import copy_json
-from segue.typed.forms import Form
+from segue.typed.forms import Form, converted
 
 
 class RecordedError(Exception):
@@ -29,7 +29,7 @@ def restored(recorded: Any, form: Form | None) -> Any:
     if form is None:
         return NO_RESULT
     try:
-        value = form.convert(copy_json(recorded), "", lenient=False)
+        value = converted(form, copy_json(recorded), lenient=False)
         return value if to_json(value) == recorded else NO_RESULT
     except Exception:  # whatever a type's own code raises: then its call has to say the value again
         return NO_RESULT

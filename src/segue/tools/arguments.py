@@ -8,6 +8,9 @@ from segue.errors import InvalidArguments
 from segue.typed.forms import shown
 from segue.typed.strict_json import NotJson, read_json
 
+MOST_LISTED = 20
+"""Problems that the model is told at once."""
+
 
 def arguments_of(name: str, text: str) -> dict[str, Any]:
     """The JSON object in the text; empty for empty and blank text and for null. Raises `InvalidArguments`."""
@@ -25,7 +28,9 @@ def arguments_of(name: str, text: str) -> dict[str, Any]:
 
 
 def misfit(name: str, problems: list[str]) -> InvalidArguments:
-    listed = "\n".join(f"- {problem}" for problem in problems)
+    listed = "\n".join(f"- {problem}" for problem in problems[:MOST_LISTED])
+    if len(problems) > MOST_LISTED:
+        listed += f"\n- and {len(problems) - MOST_LISTED:,} more"
     return InvalidArguments(
         f"{name} was not run, because its arguments do not fit:\n{listed}\nCall {name} again with arguments that fit.",
         problems=problems,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 
 from segue.errors import DefinitionError
+from segue.tools.callables import is_async
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -42,7 +42,7 @@ def options_of(**given: Any) -> Options:
         raise DefinitionError(
             f"needs_approval={chosen.needs_approval!r} is neither a bool nor a function of the arguments"
         )
-    if inspect.iscoroutinefunction(chosen.needs_approval):
+    if is_async(chosen.needs_approval):
         raise DefinitionError("needs_approval is a coroutine function: make it a plain one")
     if not isinstance(chosen.idempotent, bool):
         raise DefinitionError(f"idempotent={chosen.idempotent!r} is not a bool")

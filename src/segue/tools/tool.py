@@ -18,7 +18,7 @@ from segue.tools.callables import doc_of, fixed_arguments, is_async, is_unbound,
 from segue.tools.options import Options, checked_name, options_of
 from segue.typed.annotations import Unresolved, function_of
 from segue.typed.docstrings import documented
-from segue.typed.forms import Misfits
+from segue.typed.forms import Misfits, converted
 from segue.typed.records import Record
 from segue.typed.schemas import Definitions
 from segue.typed.signature import Signature
@@ -88,7 +88,7 @@ class Tool(Generic[P, R]):
         """
         ready = self._ready()
         try:
-            given = ready.record.convert(arguments_of(self.name, arguments), "")
+            given = converted(ready.record, arguments_of(self.name, arguments))
         except Misfits as misfits:
             raise misfit(self.name, misfits.lines) from misfits
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import collections.abc as abc
+import datetime
 import enum
 import inspect
 import re
@@ -19,11 +20,22 @@ from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.typed import foreign
 from segue.typed.annotations import Scope
-from segue.typed.classes import Part, parts_of
+from segue.typed.classes import Part, Parts, parts_of
 from segue.typed.containers import Items, Mapping, Tuple
-from segue.typed.described import LENGTH, ORDER, Words, words_of
+from segue.typed.described import LENGTH, ORDER, ZONE, Words, words_of
 from segue.typed.docstrings import documented
-from segue.typed.forms import Anything, Described, Form, Indescribable, Later, Limited, Named, OneOf, Union
+from segue.typed.forms import (
+    Anything,
+    Described,
+    Form,
+    Indescribable,
+    Later,
+    Limited,
+    Named,
+    OneOf,
+    Union,
+    converted,
+)
 from segue.typed.records import Field, Record
 from segue.typed.scalars import SCALARS, Scalar
 
@@ -42,11 +54,12 @@ def form_of(annotation: Any, scope: Scope | None = None) -> Form:
 def json_default(form: Form, default: Any) -> Any:
     """A default as the schema can say it; UNSET for one that has no JSON form."""
     try:
-        image = to_json(default)
-        form.convert(image, "", lenient=False)
+        image = to_json(default._asdict() if hasattr(default, "_asdict") else default)
+        made = converted(form, image, lenient=False)
+        same = made == (list(default) if isinstance(made, list) else default)
     except Exception:  # whatever a value's own methods raise: the schema then says nothing of it
         return msgspec.UNSET
-    return image
+    return image if same is True else msgspec.UNSET
 
 
 _ANYTHING = (Any, object, inspect.Parameter.empty)
@@ -187,6 +200,7 @@ class Forms:
         parts = parts_of(cls, scope)
         if parts is None:
             return foreign.msgspec_form(annotation, _name(annotation))
+        _check_constructor(cls, parts)
         doc = documented(_own_doc(cls))
         inside = scope.inside(cls, arguments)
         return Record(
@@ -214,17 +228,37 @@ def _limited(form: Form, words: Words) -> Form:
         return Union(
             [member if member is SCALARS[type(None)] else _limited(member, words) for member in form.members]
         )
-    able: Sequence[str] = ()
-    if isinstance(form, Scalar):
-        able = (*ORDER, *LENGTH, "pattern") if form.cls is str else LENGTH if form.sized else ORDER
-    elif isinstance(form, (Items, Mapping)):
-        able = LENGTH
-    elif isinstance(form, Limited):
-        able = form.able
+    able = _possible_limits(form)
     for name in words.limits:
         if name not in able:
             raise Indescribable(f"the limit {name} does not apply to {form.expected}")
-    return Limited(form, words.limits, able)
+    return Limited(form, words.limits)
+
+
+def _possible_limits(form: Form) -> Sequence[str]:
+    while isinstance(form, (Described, Limited, Named)):
+        form = form.inner
+    if isinstance(form, (Items, Mapping)):
+        return LENGTH
+    if not isinstance(form, Scalar):
+        return ()
+    if form.cls is str:
+        return (*ORDER, *LENGTH, "pattern")
+    if form.cls in (datetime.datetime, datetime.time):
+        return (*ORDER, *ZONE)
+    return LENGTH if form.cls in (bytes, bytearray) else ORDER
+
+
+def _check_constructor(cls: Any, parts: Parts) -> None:
+    """A class of the author's may have another one than its fields say."""
+    if inspect.isabstract(cls):
+        raise Indescribable(f"{_name(cls)} is abstract: use a class that can be made")
+    if typing.is_typeddict(cls):
+        return
+    try:
+        inspect.signature(cls).bind(**{part.name: None for part in parts.parts})
+    except TypeError as error:
+        raise Indescribable(f"{_name(cls)} cannot be made from its fields: {error}") from error
 
 
 def _one_of(name: str, values: Sequence[Any], description: str = "") -> Form:
@@ -245,11 +279,11 @@ def _can_be_key(form: Form) -> bool:
     return isinstance(form, (Scalar, OneOf, Anything))
 
 
-def _own_doc(cls: type) -> str:
+def _own_doc(cls: type) -> object:
     """Not what was inherited, or made by dataclass and NamedTuple."""
-    doc = cls.__dict__.get("__doc__") or ""
+    doc = cls.__dict__.get("__doc__")
     made = (f"{cls.__name__}(", "An enumeration.")
-    return "" if not isinstance(doc, str) or doc.startswith(made) else doc
+    return "" if isinstance(doc, str) and doc.startswith(made) else doc
 
 
 def _substituted(annotation: Any, scope: Scope) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from segue.typed.forms import Form, Gathering, member, misfit, misfit_of, opened, refuse, shown
+from segue.typed.forms import Form, Gathering, How, member, misfit, misfit_of, opened, refuse, shown
 from segue.typed.schemas import Definitions
 
 
@@ -20,13 +20,13 @@ class Items:
         inner = self._item.schema(definitions)
         return {"type": "array", "items": inner} | ({"uniqueItems": True} if self._unique else {})
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        value = opened(value, lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        value = opened(value, how)
         if not isinstance(value, list):
             refuse(at, self.expected, value)
         gathering = Gathering()
         made = [
-            gathering.convert(self._item, part, f"{at}[{index}]", lenient) for index, part in enumerate(value)
+            gathering.convert(self._item, part, f"{at}[{index}]", how) for index, part in enumerate(value)
         ]
         gathering.finish()
         try:
@@ -49,13 +49,13 @@ class Tuple:
             made["prefixItems"] = [item.schema(definitions) for item in self._items]
         return made
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        value = opened(value, lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        value = opened(value, how)
         if not isinstance(value, list) or len(value) != len(self._items):
             refuse(at, self.expected, value)
         gathering = Gathering()
         pairs = enumerate(zip(self._items, value, strict=True))
-        made = [gathering.convert(item, part, f"{at}[{index}]", lenient) for index, (item, part) in pairs]
+        made = [gathering.convert(item, part, f"{at}[{index}]", how) for index, (item, part) in pairs]
         gathering.finish()
         return tuple(made)
 
@@ -75,15 +75,15 @@ class Mapping:
             made["propertyNames"] = {"enum": names["enum"]}
         return made
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        value = opened(value, lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        value = opened(value, how)
         if not isinstance(value, dict):
             refuse(at, self.expected, value)
         gathering, made = Gathering(), {}
         for name, part in value.items():
             place = member(at, name)
-            key = gathering.convert(self._key, name, f"the key of {place}", True)
-            made[key] = gathering.convert(self._item, part, place, lenient)
+            key = gathering.convert(self._key, name, f"the key of {place}", How(seen=how.seen))
+            made[key] = gathering.convert(self._item, part, place, how)
         gathering.finish()
         if len(made) < len(value):
             raise misfit(at, f"two of its keys mean the same: {', '.join(map(shown, value))}")

@@ -11,6 +11,7 @@ import msgspec
 
 ORDER = ("ge", "gt", "le", "lt", "multiple_of")
 LENGTH = ("min_length", "max_length")
+ZONE = ("aware", "naive")
 _FOREIGN = ("pydantic", "pydantic_core", "annotated_types")
 
 
@@ -32,8 +33,10 @@ LIMITS = {
     "min_length": Limit("of length {} or more", "min", lambda value, limit: len(value) >= limit),
     "max_length": Limit("of length {} or less", "max", lambda value, limit: len(value) <= limit),
     "pattern": Limit("that matches {}", "pattern", lambda value, limit: re.search(limit, value)),
+    "aware": Limit("with a time zone", "", lambda value, limit: value.tzinfo is not None),
+    "naive": Limit("without a time zone", "", lambda value, limit: value.tzinfo is None),
 }
-"""By the names that msgspec.Meta and annotated-types have for them."""
+"""By the names that msgspec.Meta and annotated-types have for them; Meta's `tz` is two of them."""
 
 
 class Words(msgspec.Struct):
@@ -68,7 +71,9 @@ def _take(words: Words, item: Any) -> None:
 
 def _take_meta(words: Words, meta: msgspec.Meta) -> None:
     words.description = meta.description or words.description
-    words.limits |= {name: limit for name in LIMITS if (limit := getattr(meta, name)) is not None}
+    words.limits |= {name: limit for name in LIMITS if (limit := getattr(meta, name, None)) is not None}
+    if meta.tz is not None:
+        words.limits["aware" if meta.tz else "naive"] = True
     words.extra |= {key: said for key in ("title", "examples") if (said := getattr(meta, key))}
     words.extra |= meta.extra_json_schema or {}
 

@@ -21,9 +21,9 @@ class Documented(msgspec.Struct, frozen=True):
     parameters: dict[str, str]
 
 
-def documented(doc: str | None) -> Documented:
-    """Never fails: a docstring that is in no known style is text."""
-    text = inspect.cleandoc(doc or "")
+def documented(doc: object) -> Documented:
+    """Never fails: a docstring that is in no known style is text, and one that is no text is none."""
+    text = inspect.cleandoc(doc) if isinstance(doc, str) else ""
     return Documented(_without_parameters(text), _parameters(text))
 
 

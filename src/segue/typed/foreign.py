@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from segue.typed.annotations import Unresolved
-from segue.typed.forms import Form, Indescribable, misfit_of
+from segue.typed.forms import Form, How, Indescribable, misfit_of
 from segue.typed.schemas import Definitions
 
 
@@ -40,7 +40,7 @@ class _MsgspecForm:
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return definitions.adopt(msgspec.json.schema(self._annotation), self)
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+    def convert(self, value: Any, at: str, how: How) -> Any:
         try:
             return msgspec.convert(value, self._annotation)
         except msgspec.ValidationError as error:

@@ -36,15 +36,35 @@ class Misfits(Exception):
         self.lines = lines
 
 
+class How:
+    """One conversion: its degree, and what is known already of the values in it."""
+
+    def __init__(self, *, lenient: bool = True, seen: dict[Any, Any] | None = None) -> None:
+        self.lenient = lenient
+        self.seen = {} if seen is None else seen
+        """What each union made of each list and object: without it, unions in unions take exponential time."""
+
+    def exact(self) -> How:
+        return How(lenient=False, seen=self.seen)
+
+
 class Form(Protocol):
     expected: str
     """What is expected, as it stands in a sentence: `an integer`."""
 
     def schema(self, definitions: Definitions) -> dict[str, Any]: ...
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+    def convert(self, value: Any, at: str, how: How) -> Any:
         """The value of a JSON value that stands at `at`. Raises `Misfits`."""
         ...
+
+
+def converted(form: Form, value: Any, at: str = "", *, lenient: bool = True) -> Any:
+    """The value of a JSON value. Raises `Misfits`, and nothing else."""
+    try:
+        return form.convert(value, at, How(lenient=lenient))
+    except RecursionError as error:
+        raise misfit(at, "it is nested too deep") from error
 
 
 def refuse(at: str, expected: str, value: Any) -> NoReturn:
@@ -72,9 +92,9 @@ class Gathering:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def convert(self, form: Form, value: Any, at: str, lenient: bool) -> Any:
+    def convert(self, form: Form, value: Any, at: str, how: How) -> Any:
         try:
-            return form.convert(value, at, lenient=lenient)
+            return form.convert(value, at, how)
         except Misfits as misfits:
             self.lines += misfits.lines
 
@@ -89,7 +109,7 @@ class Anything:
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return {}
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+    def convert(self, value: Any, at: str, how: How) -> Any:
         return value
 
 
@@ -107,16 +127,16 @@ class OneOf:
         made: dict[str, Any] = {"type": names[0]} if len(names) == 1 else {}
         return made | {"enum": images} | ({"description": self._description} if self._description else {})
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+    def convert(self, value: Any, at: str, how: How) -> Any:
         for image, member in self._members:
             if type(image) is type(value) and image == value:
                 return member
-        if lenient and isinstance(value, str):
+        if how.lenient and isinstance(value, str):
             for image, member in self._members:
                 if not isinstance(image, str) and json.dumps(image) == value.strip():
                     return member
-        if lenient and isinstance(value, float) and value.is_integer():
-            return self.convert(int(value), at, lenient=False)
+        if how.lenient and isinstance(value, float) and value.is_integer():
+            return self.convert(int(value), at, how.exact())
         refuse(at, self.expected, value)
 
 
@@ -130,16 +150,31 @@ class Union:
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return {"anyOf": [member.schema(definitions) for member in self.members]}
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        if not isinstance(value, (list, dict)):  # other values may be one object in many places
+            return self._first(value, at, how)
+        key = (id(self), id(value), how.lenient)
+        if key not in how.seen:
+            try:
+                how.seen[key] = (value, self._first(value, at, how), None)
+            except Misfits as misfits:
+                how.seen[key] = (value, None, misfits)
+        _, made, problem = how.seen[key]  # the value is kept: another one cannot get its id
+        if problem is not None:
+            raise problem
+        return made
+
+    def _first(self, value: Any, at: str, how: How) -> Any:
         found: list[Misfits] = []
-        for degree in (False, True) if lenient else (False,):
+        for degree in (how.exact(), how) if how.lenient else (how,):
+            found.clear()
             for form in self.members:
                 try:
-                    return form.convert(value, at, lenient=degree)
+                    return form.convert(value, at, degree)
                 except Misfits as misfits:
                     found.append(misfits)
-        last, here = found[-len(self.members) :], f"{at or 'it'}:"
-        deeper = [misfits for misfits in last if not misfits.lines[0].startswith(here)]
+        here = f"{at or 'it'}:"
+        deeper = [misfits for misfits in found if not misfits.lines[0].startswith(here)]
         if len(deeper) == 1:
             raise deeper[0]  # the only member of that kind: say what is wrong inside
         refuse(at, self.expected, value)
@@ -156,17 +191,15 @@ class Described:
         made = self.inner.schema(definitions) | self._extra
         return made | ({"description": self._description} if self._description else {})
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        return self.inner.convert(value, at, lenient=lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        return self.inner.convert(value, at, how)
 
 
 class Limited:
     """A form with limits, from `Annotated`."""
 
-    def __init__(self, inner: Form, limits: dict[str, Any], able: Sequence[str]) -> None:
+    def __init__(self, inner: Form, limits: dict[str, Any]) -> None:
         self.inner, self._limits = inner, limits
-        self.able = able
-        """Names of the limits that such a form can have."""
         said = (LIMITS[name].said.format(limit) for name, limit in limits.items())
         self.expected = f"{inner.expected} {' and '.join(said)}"
 
@@ -180,8 +213,8 @@ class Limited:
                 made[LIMITS[name].keyword] = limit
         return made
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        made = self.inner.convert(value, at, lenient=lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        made = self.inner.convert(value, at, how)
         if not all(LIMITS[name].holds(made, limit) for name, limit in self._limits.items()):
             refuse(at, self.expected, value)
         return made
@@ -191,14 +224,14 @@ class Named:
     """A form with a name of its own: what a recursive alias refers to."""
 
     def __init__(self, name: str, form: Form) -> None:
-        self._name, self._form = name, form
+        self._name, self.inner = name, form
         self.expected = form.expected
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
-        return definitions.refer(self, self._name, self._form.schema)
+        return definitions.refer(self, self._name, self.inner.schema)
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        return self._form.convert(value, at, lenient=lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        return self.inner.convert(value, at, how)
 
 
 class Later:
@@ -212,19 +245,19 @@ class Later:
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return self.form.schema(definitions)
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        return self.form.convert(value, at, lenient=lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        return self.form.convert(value, at, how)
 
 
 def member(at: str, name: str) -> str:
-    if not name.isidentifier():
+    if not name.isidentifier() or len(name) > LONGEST_SHOWN:
         return f"{at}[{shown(name)}]"
     return f"{at}.{name}" if at else name
 
 
-def opened(value: Any, lenient: bool) -> Any:
+def opened(value: Any, how: How) -> Any:
     """A list or object that was given as its JSON text."""
-    if lenient and isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+    if how.lenient and isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with contextlib.suppress(NotJson):
             return read_json(value)
     return value

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pydantic
 
 from segue.typed.annotations import Unresolved
-from segue.typed.forms import Indescribable, Misfits, member, misfit_of, opened, shown
+from segue.typed.forms import How, Indescribable, Misfits, member, misfit_of, opened, shown
 from segue.typed.schemas import Definitions
 
 
@@ -28,9 +29,13 @@ class PydanticForm:
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return definitions.adopt(self._schema, self)
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        inner = opened(value, how)
+        if inner is not value:  # text that is the JSON of an object, unless the type takes it as text
+            with contextlib.suppress(Misfits):
+                return self.convert(value, at, how.exact())
         try:
-            return self._adapter.validate_python(opened(value, lenient))
+            return self._adapter.validate_python(inner)
         except pydantic.ValidationError as error:
             found = error.errors(include_url=False, include_context=False)
             raise Misfits(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from segue.typed.forms import Form, Gathering, member, misfit_of, opened, refuse, shown
+from segue.typed.forms import Form, Gathering, How, member, misfit_of, opened, refuse, shown
 from segue.typed.schemas import Definitions
 
 
@@ -61,13 +61,13 @@ class Record:
             "additionalProperties": False,
         }
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
-        value = opened(value, lenient)
+    def convert(self, value: Any, at: str, how: How) -> Any:
+        value = opened(value, how)
         if self._positional and isinstance(value, list) and len(value) <= len(self.fields):
             value = dict(zip(self._by_key, value, strict=False))
         if not isinstance(value, dict):
             refuse(at, self.expected, value)
-        made = self._make_fields(self._untagged(value, at), at, lenient)
+        made = self._make_fields(self._untagged(value, at), at, how)
         try:
             return self._make(made)
         except Exception as error:  # the class's own checks, of any kind
@@ -81,7 +81,7 @@ class Record:
             refuse(at, f"{self.expected} whose {key} is {shown(tag)}", value)
         return {name: part for name, part in value.items() if name != key}
 
-    def _make_fields(self, value: dict[str, Any], at: str, lenient: bool) -> dict[str, Any]:
+    def _make_fields(self, value: dict[str, Any], at: str, how: How) -> dict[str, Any]:
         gathering = Gathering()
         for key in value:
             if key not in self._by_key:
@@ -90,7 +90,7 @@ class Record:
         for field in self.fields:
             place = member(at, field.key)
             if field.key in value:
-                made[field.name] = gathering.convert(field.form, value[field.key], place, lenient)
+                made[field.name] = gathering.convert(field.form, value[field.key], place, how)
             elif field.required:
                 gathering.lines.append(f"{place}: it is missing; expected {field.form.expected}")
         gathering.finish()

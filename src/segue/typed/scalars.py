@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from segue.typed.forms import refuse
+from segue.typed.forms import How, refuse
 from segue.typed.schemas import Definitions
 
 _UNFIT = (ValueError, TypeError, ArithmeticError)
@@ -32,18 +32,18 @@ class Scalar:
         self, cls: type, expected: str, schema: dict[str, Any], loosened: Loosen | None = None
     ) -> None:
         self.expected = expected
-        self.cls, self.sized = cls, cls in (bytes, bytearray)
+        self.cls = cls
         self._schema, self._loosened = schema, loosened
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
         return dict(self._schema)
 
-    def convert(self, value: Any, at: str, *, lenient: bool = True) -> Any:
+    def convert(self, value: Any, at: str, how: How) -> Any:
         try:
             return self._exact(value)
         except _UNFIT:
             pass
-        if lenient and self._loosened is not None:
+        if how.lenient and self._loosened is not None:
             try:
                 return self._exact(self._loosened(value))
             except _UNFIT:

@@ -11,7 +11,7 @@ from segue.events.json_values import to_json
 from segue.typed.annotations import Scope, Unresolved, scope_of
 from segue.typed.build import Forms, json_default
 from segue.typed.docstrings import Documented
-from segue.typed.forms import Anything, Form, Indescribable, Misfits, Union
+from segue.typed.forms import Anything, Form, Indescribable, Misfits, Union, converted
 from segue.typed.records import Field, Record
 from segue.typed.scalars import SCALARS
 
@@ -112,7 +112,7 @@ def returned_form(function: Callable[..., Any]) -> Form | None:
 
 def _takes_null(form: Form) -> bool:
     try:
-        form.convert(None, "", lenient=False)
+        converted(form, None, lenient=False)
     except Misfits:
         return False
     return True

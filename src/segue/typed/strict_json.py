@@ -26,8 +26,12 @@ def read_json(text: str) -> Any:
     text = whole_characters(text)
     try:
         value = _DECODER.decode(text)
+    except NotJson:
+        raise
     except json.JSONDecodeError as error:
         raise NotJson(_syntax(text, error)) from error
+    except ValueError as error:  # an integer over a lower limit that the process has set
+        raise NotJson(str(error)) from error
     except RecursionError as error:
         raise NotJson(f"it is nested more than {MAX_DEPTH} levels deep") from error
     if text.count("[") + text.count("{") > MAX_DEPTH and nested_deeper(value, MAX_DEPTH):

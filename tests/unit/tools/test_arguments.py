@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime
 import enum
+import json
+import sys
 from typing import Any, Literal
 
 import msgspec
@@ -146,3 +148,41 @@ def test_null_for_a_parameter_whose_default_is_none_is_that_default() -> None:
         "anyOf": [{"type": "integer"}, {"type": "null"}],
         "default": None,
     }
+
+
+def test_the_schema_says_nothing_of_a_default_that_json_has_no_form_of() -> None:
+    def find(q: Any = object()) -> None:  # noqa: B008
+        """Find."""
+
+    assert as_tool(find).parameters["properties"] == {"q": {}}
+
+
+def test_many_problems_are_counted_and_not_all_listed() -> None:
+    def add(numbers: list[int]) -> None:
+        """Add."""
+
+    with pytest.raises(InvalidArguments) as caught:
+        as_tool(add).bind(json.dumps({"numbers": ["a"] * 10_000}))
+    assert len(caught.value.problems) == 10_000
+    assert str(caught.value).splitlines()[20:] == [
+        '- numbers[19]: expected an integer, got "a"',
+        "- and 9,980 more",
+        "Call add again with arguments that fit.",
+    ]
+
+
+@pytest.mark.parametrize("key", ["a" * 1_000_000, "a b" * 1_000_000], ids=["name", "text"])
+def test_a_key_of_any_length_is_answered_shortly(key: str) -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        as_tool(need).bind(json.dumps({key: 1}))
+    assert len(str(caught.value)) < 400
+
+
+def test_text_under_a_lower_limit_of_digits_is_refused_too() -> None:
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        with pytest.raises(InvalidArguments, match="Exceeds the limit"):
+            as_tool(need).bind('{"a": ' + "9" * 700 + "}")
+    finally:
+        sys.set_int_max_str_digits(limit)

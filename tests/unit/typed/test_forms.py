@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import datetime
@@ -32,11 +33,12 @@ import pytest
 import typing_extensions
 
 from segue.typed.annotations import Scope, Unresolved
-from segue.typed.build import form_of
-from segue.typed.forms import Indescribable, Misfits, schema_of
+from segue.typed.build import form_of, json_default
+from segue.typed.forms import Indescribable, Misfits, converted, schema_of
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)
+Metres = NewType("Metres", Annotated[int, "in metres"])
 Json = typing_extensions.TypeAliasType("Json", "dict[str, Json] | list[Json] | str | None")
 Pair = typing_extensions.TypeAliasType("Pair", tuple[T, T], type_params=(T,))
 NULL = {"type": "null"}
@@ -95,6 +97,34 @@ class Boxes(Generic[T]):
 @dataclasses.dataclass
 class Endless(Generic[T]):
     inner: Endless[list[T]] | None
+
+
+@dataclasses.dataclass
+class Shape(abc.ABC):
+    size: int
+
+    @abc.abstractmethod
+    def area(self) -> float: ...
+
+
+@dataclasses.dataclass(init=False)
+class Own:
+    size: int
+
+    def __init__(self, size: int, other: int) -> None:
+        self.size = size + other
+
+
+@dataclasses.dataclass
+class Left:
+    inner: Left | Right | None
+    left: int
+
+
+@dataclasses.dataclass
+class Right:
+    inner: Left | Right | None
+    right: int
 
 
 N = TypeVar("N", int, bytes)
@@ -305,6 +335,15 @@ TAKEN = [
         {"a": 1},
     ),
     (Annotated[str, pydantic.AfterValidator(str.upper)], TEXT, "ab", "AB"),
+    (Annotated[str, pydantic.AfterValidator(str.upper)], TEXT, "[1, 2]", "[1, 2]"),
+    (Model, None, '{"size": "2"}', Model(size=2)),
+    (Annotated[UserId, msgspec.Meta(ge=3)], INT | {"minimum": 3}, 3, 3),
+    (
+        Annotated[Metres, msgspec.Meta(ge=3)],
+        INT | {"minimum": 3, "description": "in metres"},
+        3,
+        3,
+    ),
     (pydantic.JsonValue, None, {"a": [1, None]}, {"a": [1, None]}),
     (
         Annotated[str, pydantic.StringConstraints(strip_whitespace=True)],
@@ -318,7 +357,7 @@ TAKEN = [
 @pytest.mark.parametrize(("wanted", "schema", "given", "value"), TAKEN, ids=numbered(TAKEN))
 def test_a_value_becomes_one_of_the_type(wanted: Any, schema: Any, given: Any, value: Any) -> None:
     form = form_of(wanted)
-    made = form.convert(given, "it")
+    made = converted(form, given, "it")
     assert (type(made), made) == (type(value), value)
     if schema is not None:
         assert schema_of(form) == schema
@@ -372,6 +411,17 @@ REFUSED = [
     (Cat, {"type": "dog"}, 'it: expected an object with nineLives whose type is "cat", got {"type": "dog"}'),
     (Row, [1], "it: Expected `array` of at least length 2, got 1"),
     (Model, {"size": 1, "part": {"size": "x"}}, None),
+    (
+        Annotated[datetime.time, msgspec.Meta(tz=True)],
+        "09:30:00",
+        'it: expected a time such as 09:30:00 with a time zone, got "09:30:00"',
+    ),
+    (
+        Annotated[datetime.time, msgspec.Meta(tz=False)],
+        "09:30:00Z",
+        'it: expected a time such as 09:30:00 without a time zone, got "09:30:00Z"',
+    ),
+    (Annotated[decimal.Decimal, msgspec.Meta(gt=0)], "-1", 'it: expected a decimal number over 0, got "-1"'),
     (Annotated[int, msgspec.Meta(ge=3)], 2, "it: expected an integer of at least 3, got 2"),
     (Annotated[str, pydantic.Field(pattern="^a")], "b", 'it: expected text that matches ^a, got "b"'),
     (
@@ -385,13 +435,13 @@ REFUSED = [
 @pytest.mark.parametrize(("wanted", "given", "problem"), REFUSED, ids=numbered(REFUSED))
 def test_a_value_that_does_not_fit_is_refused_in_words(wanted: Any, given: Any, problem: str | None) -> None:
     with pytest.raises(Misfits) as caught:
-        form_of(wanted).convert(given, "it")
+        converted(form_of(wanted), given, "it")
     assert problem is None or str(caught.value) == problem
 
 
 def test_what_pydantic_refuses_has_its_place_too() -> None:
     with pytest.raises(Misfits, match=r"^it\.part\.size: Input should be a valid integer.*, got \"x\"$"):
-        form_of(Model).convert({"size": 1, "part": {"size": "x"}}, "it")
+        converted(form_of(Model), {"size": 1, "part": {"size": "x"}}, "it")
 
 
 def test_an_error_of_a_class_that_cannot_say_what_it_is_is_still_a_misfit() -> None:
@@ -405,7 +455,7 @@ def test_an_error_of_a_class_that_cannot_say_what_it_is_is_still_a_misfit() -> N
             raise Mute
 
     with pytest.raises(Misfits, match="its text raised RuntimeError"):
-        form_of(Broken).convert({}, "it")
+        converted(form_of(Broken), {}, "it")
 
 
 @pytest.mark.parametrize(
@@ -415,6 +465,8 @@ def test_an_error_of_a_class_that_cannot_say_what_it_is_is_still_a_misfit() -> N
         (collections.abc.Callable, "Callable has no form in JSON"),
         (type[int], "has no form in JSON"),
         (Endless[int], r"Endless\[int\] is nested without end"),
+        (Shape, "Shape is abstract: use a class that can be made"),
+        (Own, "Own cannot be made from its fields: missing a required argument: 'other'"),
         (set[list[int]], r"a set cannot hold list\[int\], which has no hash: use list\[list\[int\]\]"),
         (set[Point], r"a set cannot hold Point, which has no hash: use list\[Point\]"),
         (dict[Point, int], "the keys of an object are text in JSON: Point cannot be a key"),
@@ -447,7 +499,7 @@ def test_a_recursive_class_is_a_part_that_refers_to_itself() -> None:
     body = closed(["value"], value=INT, inner=array(reference))
     assert schema_of(form) == {**body, "$defs": {"Node": body}}
     given = {"value": 1, "inner": [{"value": 2, "inner": [{"value": 3}]}]}
-    assert form.convert(given, "") == Node(1, [Node(2, [Node(3)])])
+    assert converted(form, given) == Node(1, [Node(2, [Node(3)])])
 
 
 def test_a_recursive_alias_is_a_part_that_refers_to_itself() -> None:
@@ -455,9 +507,9 @@ def test_a_recursive_alias_is_a_part_that_refers_to_itself() -> None:
     reference = {"$ref": "#/$defs/Json"}
     body = {"anyOf": [{"type": "object", "additionalProperties": reference}, array(reference), TEXT, NULL]}
     assert schema_of(form) == {**body, "$defs": {"Json": body}}
-    assert form.convert({"a": [None, {"b": "c"}]}, "") == {"a": [None, {"b": "c"}]}
+    assert converted(form, {"a": [None, {"b": "c"}]}) == {"a": [None, {"b": "c"}]}
     with pytest.raises(Misfits):
-        form.convert({"a": [1.5]}, "")
+        converted(form, {"a": [1.5]})
 
 
 def test_a_recursive_pydantic_model_is_a_part_like_any_other() -> None:
@@ -507,3 +559,55 @@ def test_a_name_that_is_not_there_is_named() -> None:
         Unresolved, match="the annotation Nobody does not resolve: name 'Nobody' is not defined"
     ):
         form_of(Job)
+
+
+def nested(depth: int, innermost: Any) -> Any:
+    value = innermost
+    for level in range(depth):
+        value = {"inner": value, "left" if level % 2 else "right": level}
+    return value
+
+
+def test_unions_in_unions_take_no_exponential_time() -> None:
+    form = form_of(Left | Right)
+    made = converted(form, nested(100, None))
+    assert isinstance(made, Left)
+    with pytest.raises(Misfits):
+        converted(form, nested(100, "wrong"))
+
+
+def test_the_same_value_at_two_places_is_told_of_at_both() -> None:
+    with pytest.raises(Misfits) as caught:
+        converted(form_of(list[int | None]), ["a", "a", [], []], "it")
+    assert [line.partition(":")[0] for line in caught.value.lines] == ["it[0]", "it[1]", "it[2]", "it[3]"]
+
+
+def test_nesting_that_is_too_deep_to_convert_is_a_misfit() -> None:
+    value: Any = None
+    for _ in range(5_000):
+        value = [value]
+    with pytest.raises(Misfits, match="it: it is nested too deep"):
+        converted(form_of(Json, Scope(globals(), {})), value, "it")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "expected"),
+    [
+        (int, 5, 5),
+        (list[int], (1, 2), [1, 2]),
+        (set[int], {2, 1}, [1, 2]),
+        (Color, Color.RED, "red"),
+        (Span, Span(1), {"start": 1, "end": 9}),
+        (Point, Point(1), msgspec.UNSET),
+        (Any, {"a": [None]}, {"a": [None]}),
+        (Any, object(), msgspec.UNSET),
+        (Any, datetime.date(2026, 11, 30), msgspec.UNSET),
+        (float, float("nan"), msgspec.UNSET),
+        (int, "five", msgspec.UNSET),
+    ],
+    ids=range(11),
+)
+def test_a_default_is_in_the_schema_where_json_has_a_form_of_it(
+    annotation: Any, default: Any, expected: Any
+) -> None:
+    assert json_default(form_of(annotation), default) == expected
