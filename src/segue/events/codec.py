@@ -24,6 +24,7 @@ from segue.events.upcasts import UPCASTS
 
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
+_Raw = msgspec.Raw
 _decode = msgspec.json.Decoder().decode
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
 _decode_envelopes = msgspec.json.Decoder(Envelope).decode_lines
@@ -103,7 +104,8 @@ def encode_payload(event: Event) -> bytes:
 
 def row_bytes(session_id: str, seq: int, draft: DraftLike) -> bytes:
     """The line, without its end, that a draft becomes at this position; its payload goes in as it is."""
-    row = _row(session_id, seq, draft)
+    payload = _Raw(draft.payload)
+    row = _Row(draft.id, session_id, draft.deployment_id, seq, draft.type, payload, draft.created_at)
     try:
         return _encode(row)
     except UnicodeEncodeError:
@@ -113,7 +115,12 @@ def row_bytes(session_id: str, seq: int, draft: DraftLike) -> bytes:
 def lines_bytes(session_id: str, first_seq: int, drafts: Sequence[DraftLike]) -> bytes:
     """The lines, each with its newline, that drafts become from this position on."""
     try:
-        return _encode_lines([_row(session_id, seq, draft) for seq, draft in enumerate(drafts, first_seq)])
+        return _encode_lines(
+            [
+                _Row(it.id, session_id, it.deployment_id, seq, it.type, _Raw(it.payload), it.created_at)
+                for seq, it in enumerate(drafts, first_seq)
+            ]
+        )
     except UnicodeEncodeError:
         rows = (row_bytes(session_id, seq, draft) for seq, draft in enumerate(drafts, first_seq))
         return b"".join(row + b"\n" for row in rows)
@@ -195,11 +202,6 @@ def _written_fields(event: Event) -> dict[str, Any]:
         if value is not UNSET and not (type(value) is type(default) and value == default):
             written[field.name] = value
     return written
-
-
-def _row(session_id: str, seq: int, draft: DraftLike) -> _Row:
-    payload = msgspec.Raw(draft.payload)
-    return _Row(draft.id, session_id, draft.deployment_id, seq, draft.type, payload, draft.created_at)
 
 
 def _splice(row: _Row, payload: bytes) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from segue.errors import StorageError
@@ -20,13 +18,20 @@ _ADVICE = {
 }
 
 
-@contextmanager
-def naming(path: Path, action: str) -> Iterator[None]:
+class naming:  # a class, because every append passes through it: a generator costs thrice as much
     """Turn an `OSError` inside into a `StorageError` about `action` on `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise storage_error(path, action, error) from error
+
+    __slots__ = ("_action", "_path")
+
+    def __init__(self, path: Path, action: str) -> None:
+        self._path, self._action = path, action
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise storage_error(self._path, self._action, error) from error
 
 
 def storage_error(path: Path, action: str, error: OSError) -> StorageError:
