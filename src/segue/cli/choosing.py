@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from segue.cli.progress import bar
 from segue.errors import SessionNotFound, UsageError
 from segue.session.db import SessionDB
 
@@ -31,7 +32,8 @@ def existing(db: SessionDB, prefix: str) -> str:
 
 def latest(db: SessionDB) -> str:
     """The most recently active session. Raises `SessionNotFound` when none has a turn."""
-    listed = db.list_sessions()
+    with bar("reading sessions that changed") as progress:
+        listed = db.list_sessions(limit=1, progress=progress)
     if not listed:
         raise SessionNotFound("there is no session to continue: leave --continue out to start one")
     return listed[0].session_id

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
-from segue.cli import choosing, completion, drawing, verifying
+from segue.cli import choosing, completion, drawing, listing, verifying
 from segue.cli.terminal import print_json, show
 from segue.cli.visible import shortened, visible
 from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.fold.conversation import Conversation
 from segue.fold.graph import CallGraph
-from segue.fold.summary import SessionInfo
 from segue.fold.turns import Turn
 from segue.session.db import SessionDB, default_db
 from segue.session.recovery import close_dead_turn
@@ -43,23 +41,8 @@ def sessions() -> None:
     """Look at sessions, check and repair them."""
 
 
-sessions.add_command(verifying.verify)
-sessions.add_command(verifying.repair)
-
-
-@sessions.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also archived ones and those without a turn.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def list_(everything: bool, as_json: bool) -> None:
-    """List sessions, the most recently active first."""
-    found = default_db().list_sessions(without_turns=everything)
-    listed = [summary for summary in found if everything or not summary.archived]
-    if as_json:
-        print_json([_fields(summary, SessionInfo.__struct_fields__) for summary in listed])
-    elif listed:
-        show(_table(listed))
-    else:
-        click.echo("no sessions yet: `segue run module:function` starts one", err=True)
+for command in (listing.list_, listing.search, listing.reindex, verifying.verify, verifying.repair):
+    sessions.add_command(command)
 
 
 @sessions.command("show")
@@ -110,16 +93,6 @@ def _find(session: str | None) -> tuple[SessionDB, str]:
 
 def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: to_json(getattr(value, name)) for name in names}
-
-
-def _table(listed: list[SessionInfo]) -> Table:
-    table = Table("session", "status", "turns", "active (UTC)", "about", box=None, pad_edge=False)
-    for summary in listed:
-        active = summary.active_at[:19].replace("T", " ")
-        about = shortened(summary.title, 60)
-        cells = (summary.session_id, summary.status, str(summary.turns), active, about)
-        table.add_row(*(Text(visible(cell)) for cell in cells))
-    return table
 
 
 def _message(message: dict[str, Any]) -> Text:

@@ -21,8 +21,16 @@ class _Console(Console):
 
 def show(renderable: RenderableType, *, wrap: bool = True) -> None:
     """On standard output; as wide as the terminal, or as 120 columns. Without `wrap`, long lines stay as they are."""
-    console = _Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, markup=False)
-    console.print(renderable, soft_wrap=not wrap)
+    _console().print(renderable, soft_wrap=not wrap)
+
+
+def width() -> int:
+    """Columns of standard output."""
+    return _console().width
+
+
+def _console() -> Console:
+    return _Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:

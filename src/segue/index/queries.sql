@@ -75,7 +75,7 @@ LIMIT :limit;
 
 -- name: hits
 -- The documents of one session that match best, each with the piece around what was found.
-SELECT rowid, snippet(document, 0, char(2), char(3), '…', 24), seq, kind, name, at
+SELECT rowid, snippet(document, 0, char(2), char(3), '…', 16), seq, kind, name, at
 FROM document WHERE document MATCH :match AND rowid >= :first AND rowid < :after
 ORDER BY rank LIMIT :limit;
 

@@ -14,7 +14,7 @@ from segue.index.words import BEGIN, END, Query, shown
 
 HITS = 3
 """Of one session that are shown."""
-SNIPPET = 240
+SNIPPET = 160
 """Characters of a snippet, at most."""
 LEAD = 40
 """Characters before what was found, where a snippet has to be cut."""
@@ -74,9 +74,12 @@ def _around(database: Database, query: Query, rowid: int) -> str:
     text = shown(database.value("text", rowid=rowid))
     found = [match.span() for words in query.wanted if (match := _anywhere(words).search(text))]
     begin, end = min(found, default=(0, 0))
-    lead = max(0, begin - LEAD)
-    cut = "…" if lead else ""
-    return f"{cut}{text[lead:begin]}{BEGIN}{text[begin:end]}{END}{text[end : end + SNIPPET]}"
+    before, after = text[max(0, begin - LEAD) : begin], text[end : end + 2 * LEAD]
+    if begin > LEAD:
+        before = "…" + before[before.find(" ") + 1 :]
+    if len(text) > end + 2 * LEAD:
+        after = after[: after.rfind(" ") if " " in after else None] + "…"
+    return f"{before}{BEGIN}{text[begin:end]}{END}{after}"
 
 
 def _anywhere(words: str) -> re.Pattern[str]:
