@@ -65,7 +65,7 @@ class SessionDB:
         if not self.store.exists(session_id):
             return None
         with self.journal(session_id).viewing(Summary) as summary:
-            info = summary.info()
+            info = msgspec.structs.replace(summary.info(), session_id=session_id)  # also before its first row
         if info.status == "running" and self.store.holder(session_id) is None:
             return msgspec.structs.replace(info, status="interrupted")
         return info
