@@ -108,6 +108,7 @@ def test_every_command_about_one_session_can_be_used_by_programs() -> None:
         "graph",
         "list",
         "repair",
+        "search",
         "show",
         "verify",
     }
