@@ -64,6 +64,8 @@ def repair(session_id: str, as_json: bool) -> int:
     with _progress(store, [session_id]) as advance:
         report = store.repair(session_id, advance)
     done = _result(session_id, report.problems) | {"backup": report.backup}
+    if report.backup:
+        default_db().reindex_session(session_id)
     if as_json:
         print_json(done)
         return exits.DONE

@@ -101,6 +101,15 @@ def _index(database: Database, store: Store, session_ids: list[str], progress: P
         waiting += note(database, store, batch)
 
 
+def forget(database: Database, session_id: str) -> None:
+    """As if it had never been seen. Raises sqlite3.Error."""
+    with database.writing():
+        database.rows("set_fact", name="census", value="")
+        standing = _standing(database, session_id)
+        if standing is not None:
+            _forget(database, standing.key)
+
+
 def read(database: Database, store: Store, session_id: str) -> Reading:
     """What is new in one session. One that cannot be read gives a `SessionInfo` that says so."""
     standing = _standing(database, session_id)

@@ -19,7 +19,7 @@ from segue.fold.summary import SessionInfo
 from segue.index import searching
 from segue.index.database import Damaged, Database, Unusable, fault, remove
 from segue.index.filters import Filters
-from segue.index.indexing import Progress, catch_up, decode_info
+from segue.index.indexing import Progress, catch_up, decode_info, forget
 from segue.index.searching import Found
 from segue.index.words import parse
 from segue.stores.protocol import Store
@@ -101,6 +101,10 @@ class SessionIndex:
             return len(database.rows("session_ids"))
 
         return self._with_database(work)
+
+    def forget(self, session_id: str) -> None:
+        """Read this session anew from its first row when somebody asks next."""
+        self._with_database(lambda database: forget(database, session_id))
 
     def close(self) -> None:
         with self._lock:

@@ -118,6 +118,10 @@ class SessionDB:
         was replaced by hand by another state of the same session."""
         return self._index.rebuild(progress)
 
+    def reindex_session(self, session_id: str) -> None:
+        """Read one session anew from its first row: for whoever changed rows in the middle, as a repair does."""
+        self._index.forget(session_id)
+
     def read(self, session_id: str, after_seq: int = 0) -> Iterator[Envelope]:
         return self.journal(session_id).read(after_seq)
 

@@ -309,3 +309,14 @@ def test_progress_is_told_for_each_session(index: SessionIndex, write: Write) ->
     told: list[tuple[int, int]] = []
     index.listed(Filters(), progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_session_changed_in_the_middle_is_read_anew_when_it_is_forgotten(
+    index: SessionIndex, store: MemoryStore, write: Write
+) -> None:
+    write("s", asked("old words"), ENDED)
+    index.listed(Filters())
+    lines = store._sessions["s"].lines
+    lines[0] = lines[0].replace(b"old words", b"new words")
+    index.forget("s")
+    assert [ids(index.search(word, Filters())) for word in ("old", "new")] == [[], ["s"]]
