@@ -67,8 +67,8 @@ class SessionDB:
         with self.journal(session_id).viewing(Summary) as summary:
             info = msgspec.structs.replace(summary.info(), session_id=session_id)  # also before its first row
         if info.status == "running" and self.store.holder(session_id) is None:
-            return msgspec.structs.replace(info, status="interrupted")
-        return info
+            info = msgspec.structs.replace(info, status="interrupted")
+        return info if info.events else msgspec.structs.replace(info, session_id=session_id)
 
     def update_session(self, session_id: str, **fields: Any) -> None:
         """Set `title`, `archived`, `pinned` or `tags`; what is not named stays."""

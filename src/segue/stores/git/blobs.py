@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from segue.errors import BlobNotFound, StorageError
-from segue.stores.git.layout import SessionPaths, write_all, write_new
+from segue.stores.git.layout import SessionPaths, sync_directory, write_all, write_new
 
 _LOG_LINE = re.compile(rb"(context|files) ([0-9a-f]{64})")
 
@@ -20,9 +20,11 @@ def put(paths: SessionPaths, folder: str, data: bytes) -> str:
     path = blob_path(paths, folder, digest)
     if _has(path, len(data)):
         return digest
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if not path.parent.is_dir():
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        sync_directory(path.parent.parent)
+    _note(paths, folder, digest)  # before: a crash in between leaves a note too many, not a blob that no commit takes
     write_new(path, data)
-    _note(paths, folder, digest)
     return digest
 
 
@@ -60,6 +62,17 @@ def logged(paths: SessionPaths, offset: int) -> tuple[list[tuple[str, str]], int
     return [(match[1].decode(), match[2].decode()) for match in found if match], offset + end
 
 
+def mend_log(paths: SessionPaths, offset: int) -> None:
+    """After a power loss: the log is as long again as commits know it, and its next line begins anew. Raises OSError."""
+    try:
+        data = paths.blob_log.read_bytes()
+    except FileNotFoundError:
+        data = b""
+    missing = max(0, offset - len(data))
+    if missing or (data and not data.endswith(b"\n")):
+        _append(paths, b"\n" * max(1, missing))
+
+
 def everything(paths: SessionPaths) -> Iterator[tuple[str, str]]:
     """Folder and digest of all blobs, in order of their names. Raises OSError."""
     for folder in ("context", "files"):
@@ -76,9 +89,13 @@ def _has(path: Path, size: int) -> bool:
 
 
 def _note(paths: SessionPaths, folder: str, digest: str) -> None:
+    _append(paths, f"{folder} {digest}\n".encode())
+
+
+def _append(paths: SessionPaths, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     descriptor = os.open(paths.blob_log, flags, 0o600)
     try:
-        write_all(descriptor, f"{folder} {digest}\n".encode())
+        write_all(descriptor, data)
     finally:
         os.close(descriptor)

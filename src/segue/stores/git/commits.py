@@ -10,6 +10,7 @@ kept from being committed is simply part of the next commit.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from segue.errors import BlobNotFound
-from segue.stores.git import blobs, repository
+from segue.stores.git import blobs, repository, restarts
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.locks import commit_lock
 from segue.stores.git.objects import DamagedObject, Objects, add_path, format_commit
@@ -30,6 +31,8 @@ from segue.stores.git.session import GitSession
 
 CHUNK_ROWS = 1000
 """Rows of one history file in the tree, at most."""
+ON_ITS_WAY = 0.05
+"""Seconds that a blob may take from its note in the log to its place."""
 _TRAILER = re.compile(r"\nSegue-Seq: (\d+)\nSegue-Blobs: (\d+)\n\Z")
 
 
@@ -62,13 +65,14 @@ def _commit(session: GitSession, messages: list[str]) -> None:
     paths = session.paths
     objects = Objects(paths.git / "objects", session.recent_objects)
     head = read_head(objects, paths)
+    known = _known_blobs(paths, objects, head)
     until = session.position()
     if head.seq > until.seq:
         raise DamagedObject("the history is ahead of the journal")
     additions: dict[str, Any] = {}
     for first, chunk in _chunks(session, head.seq):
         add_path(additions, f"history/{fan_out(first)}/{first:012d}.jsonl", chunk)
-    blob_offset = _add_blobs(paths, head, additions)
+    blob_offset = _add_blobs(paths, head, known, additions)
     if additions:
         additions["meta.json"] = paths.meta.read_bytes()
         tree = objects.grow(head.tree, additions)
@@ -105,17 +109,35 @@ def _chunks(session: GitSession, after_seq: int) -> Iterator[tuple[int, bytes]]:
             yield seq + start + 1, b"\n".join(lines[start : start + CHUNK_ROWS]) + b"\n"
 
 
-def _add_blobs(paths: SessionPaths, head: Head, additions: dict[str, Any]) -> int:
+def _known_blobs(paths: SessionPaths, objects: Objects, head: Head) -> set[tuple[str, str]] | None:
+    """The blobs that are committed, when their log cannot be trusted to name those that are not; else None."""
+    if restarts.happened(paths.git):
+        restarts.check(paths.git, objects, head.commit)
+        blobs.mend_log(paths, head.blob_offset)
+        return set(restarts.blobs_in(objects, head.tree))
+    return set() if head.commit is None else None
+
+
+def _add_blobs(
+    paths: SessionPaths, head: Head, known: set[tuple[str, str]] | None, additions: dict[str, Any]
+) -> int:
     found, offset = blobs.logged(paths, head.blob_offset)
-    if head.commit is None:  # the first, or all anew: the folders know best
-        found = list(blobs.everything(paths))
+    if known is not None:  # the folders know best
+        found = [blob for blob in dict.fromkeys([*found, *blobs.everything(paths)]) if blob not in known]
     for number, (folder, digest) in enumerate(found, head.blob_offset // 71):
-        try:
-            content = blobs.get(paths, folder, digest)
-        except BlobNotFound:  # noted, then lost in a power failure together with whoever wanted it
-            continue
-        add_path(additions, f"{folder}/{fan_out(number * 20)}/{digest}", content)
+        content = _content(paths, folder, digest)
+        if content is not None:
+            add_path(additions, f"{folder}/{fan_out(number * 20)}/{digest}", content)
     return offset
+
+
+def _content(paths: SessionPaths, folder: str, digest: str) -> bytes | None:
+    """None for a blob that was noted, then lost together with whoever wanted it. It may also be on its way."""
+    for pause in (ON_ITS_WAY, 0.0):
+        with contextlib.suppress(BlobNotFound):
+            return blobs.get(paths, folder, digest)
+        time.sleep(pause)
+    return None
 
 
 def _message(messages: list[str], seq: int, blob_offset: int) -> str:

@@ -82,7 +82,7 @@ def create_session(paths: SessionPaths) -> bool:
         return False
     if paths.folder.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(paths.folder))
-    paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _make_root(paths.root)
     building = paths.root / f".new-{secrets.token_hex(8)}"
     building.mkdir(mode=0o700)
     descriptor = os.open(building, os.O_RDONLY | os.O_DIRECTORY)
@@ -184,6 +184,15 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _make_root(root: Path) -> None:
+    """Make the folder of all sessions; its entry is synced even when it is there: who made it may be on the way."""
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in missing or [root]:
+        with contextlib.suppress(PermissionError):  # a folder that we may not read
+            sync_directory(folder.parent)
 
 
 def _build(folder: Path, session_id: str) -> None:

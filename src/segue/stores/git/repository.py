@@ -12,6 +12,8 @@ import shutil
 import time
 from pathlib import Path
 
+from segue.stores.git.layout import write_new
+
 BRANCH = "refs/heads/main"
 STALE_SECONDS = 60.0
 """A lock file this old was left behind: git holds its locks for moments.
@@ -39,7 +41,7 @@ def prepare(git: Path) -> None:
         (git / directory).mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, text in SETTINGS.items():
         if not (git / name).exists():
-            _replace(git / name, text)
+            write_new(git / name, text.encode())
 
 
 def start_again(git: Path) -> None:

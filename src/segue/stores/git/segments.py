@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from segue.stores.ids import id_of
 
 SMALL = 1 << 16
 """Bytes under which a segment is read whole, and so verified, however few lines are wanted."""
+_SEALED = re.compile(rb"^(\d+) (\d+) ([0-9a-f]{8}) \.\n", re.MULTILINE)
 BATCH = 1 << 14
 """Bytes of rows that are decoded at once: more would only fill the processor's caches."""
 
@@ -169,16 +171,13 @@ def pread_all(descriptor: int, length: int, offset: int) -> bytes:
 def read_sealed(paths: SessionPaths) -> dict[int, tuple[int, int]]:
     """First seq -> length and CRC-32 of each full segment that is listed.
 
-    Derived: missing lines only cost the check.
+    Derived: lines that are missing, or torn by a power loss, only cost the check.
     """
     try:
         text = paths.sealed.read_bytes()
     except FileNotFoundError:
         return {}
-    parts = (line.split() for line in text.split(b"\n")[:-1])
-    return {
-        int(part[0]): (int(part[1]), int(part[2], 16)) for part in parts if len(part) == 4 and part[3] == b"."
-    }
+    return {int(line[1]): (int(line[2]), int(line[3], 16)) for line in _SEALED.finditer(text)}
 
 
 def seal(paths: SessionPaths, position: Position) -> None:
