@@ -17,7 +17,17 @@ from tests.crash.tracing import Run, calls, run_traced
 from tests.crash.workers import Checker, Pool, fast_folder
 
 CALLS = (
-    *("write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "sync_file_range", "ftruncate", "truncate"),
+    *(
+        "write",
+        "pwrite64",
+        "writev",
+        "pwritev",
+        "fsync",
+        "fdatasync",
+        "sync_file_range",
+        "ftruncate",
+        "truncate",
+    ),
     *("rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat"),
     *("link", "linkat", "symlink", "symlinkat"),
 )

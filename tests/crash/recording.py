@@ -17,7 +17,9 @@ from tests.crash.disk import Disk, Link, Node, Op, Rename, Truncate, Unlink, Wri
 from tests.crash.kills import CALLS
 from tests.crash.tracing import Call, calls
 
-TRACED = ",".join(f"?{name}" for name in (*CALLS, "openat", "open", "creat", "lseek", "mmap", "dup2", "fallocate"))
+TRACED = ",".join(
+    f"?{name}" for name in (*CALLS, "openat", "open", "creat", "lseek", "mmap", "dup2", "fallocate")
+)
 OPTIONS = ("-xx", "-s", str(1 << 26), "-e", f"trace={TRACED}")
 _RESULT = re.compile(r"(.*)\)\s+= (-?\w+).*")
 _DESCRIPTOR = re.compile(r"(-?\w+)<([^>]*)>(?:\(deleted\))?")
@@ -61,8 +63,11 @@ class Recording:
     def rows(self, until: int, folder: str) -> list[tuple[int, str, bool]]:
         """Seq, id, and whether its append ends with it, of each row written to a session by then."""
         history = self.home / "sessions" / folder / "history"
-        written = b"".join(op.data for op in self.ops if isinstance(op, Write) and op.time <= until
-                           and op.path.parent == history)
+        written = b"".join(
+            op.data
+            for op in self.ops
+            if isinstance(op, Write) and op.time <= until and op.path.parent == history
+        )
         rows = [(json.loads(line), not line.endswith(b" ")) for line in written.split(b"\n")[:-1]]
         return [(row["seq"], row["id"], ends) for row, ends in rows]
 
@@ -143,8 +148,11 @@ class Recording:
 
     def _renamed(self, time: int, call: Call, words: list[str], result: str) -> None:
         at = call.name != "rename"
-        source, target = (self._path(*words[0:2]), self._path(*words[2:4])) if at else (
-            self._path("", words[0]), self._path("", words[1]))
+        source, target = (
+            (self._path(*words[0:2]), self._path(*words[2:4]))
+            if at
+            else (self._path("", words[0]), self._path("", words[1]))
+        )
         if source is not None and target is not None:
             folders = (self.disk.folder(source), self.disk.folder(target))
             node = self.disk.find(source)
@@ -153,8 +161,11 @@ class Recording:
 
     def _linked(self, time: int, call: Call, words: list[str], result: str) -> None:
         at = call.name == "linkat"
-        source, target = (self._path(*words[0:2]), self._path(*words[2:4])) if at else (
-            self._path("", words[0]), self._path("", words[1]))
+        source, target = (
+            (self._path(*words[0:2]), self._path(*words[2:4]))
+            if at
+            else (self._path("", words[0]), self._path("", words[1]))
+        )
         if source is not None and target is not None:
             node = self.disk.find(source)
             assert node is not None, source

@@ -47,7 +47,8 @@ class Checker:
 
     def check(self, case: Case) -> list[str]:
         """What is wrong with the home, which is used and then removed."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(case) + b"\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()

@@ -23,7 +23,9 @@ def put(paths: SessionPaths, folder: str, data: bytes) -> str:
     if not path.parent.is_dir():
         path.parent.mkdir(mode=0o700, exist_ok=True)
         sync_directory(path.parent.parent)
-    _note(paths, folder, digest)  # before: a crash in between leaves a note too many, not a blob that no commit takes
+    _note(
+        paths, folder, digest
+    )  # before: a crash in between leaves a note too many, not a blob that no commit takes
     write_new(path, data)
     return digest
 
@@ -63,7 +65,10 @@ def logged(paths: SessionPaths, offset: int) -> tuple[list[tuple[str, str]], int
 
 
 def mend_log(paths: SessionPaths, offset: int) -> None:
-    """After a power loss: the log is as long again as commits know it, and its next line begins anew. Raises OSError."""
+    """After a power loss: the log is as long again as commits know it, and its next line begins anew.
+
+    Raises OSError.
+    """
     try:
         data = paths.blob_log.read_bytes()
     except FileNotFoundError:

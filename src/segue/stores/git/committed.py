@@ -1,6 +1,6 @@
 """The rows and blobs that the commits have: the second copy, from which damaged ones are restored.
 
-Every object that is read is checked against its id by libgit2, so what is given here is what was committed.
+Every object that is read is checked against its id, so what is given here is what was committed.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class Committed:
             database = pygit2.Odb(str(self._objects.path))
             for oid in database:
                 try:
-                    kind, data = database.read(oid)
-                except (KeyError, ValueError, pygit2.GitError):
+                    kind, data = self._objects.read_any(str(oid))
+                except DamagedObject:
                     continue
                 match = _FIRST_SEQ.match(data) if kind == ObjectType.BLOB else None
                 if match is not None and own in match[0]:

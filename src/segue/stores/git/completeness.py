@@ -10,16 +10,16 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import ObjectType
 
-from segue.stores.git.objects import DIRECTORY, DamagedObject, parse_tree
+from segue.stores.git.objects import DIRECTORY, DamagedObject, Objects, parse_tree
 from segue.stores.git.repository import read_branch
 
 
 def check_complete(git: Path) -> None:
     """Look at everything that the branch reaches and that is not in a pack.
 
-    Raises pygit2.GitError or DamagedObject when an object is damaged or missing, OSError.
+    Raises DamagedObject when an object is damaged or missing, OSError.
     """
-    database = pygit2.Odb(str(git / "objects"))
+    database, objects = pygit2.Odb(str(git / "objects")), Objects(git / "objects", {})
     head = read_branch(git)
     waiting, seen = [head] if head is not None else [], set[str]()
     while waiting:
@@ -27,12 +27,12 @@ def check_complete(git: Path) -> None:
         if oid in seen or not _is_loose(git, oid, database):
             continue
         seen.add(oid)
-        kind, data = database.read(pygit2.Oid(hex=oid))
+        kind, data = objects.read_any(oid)
         if kind == ObjectType.COMMIT:
-            lines = bytes(data).decode("utf-8", "replace").partition("\n\n")[0].splitlines()
+            lines = data.decode("utf-8", "replace").partition("\n\n")[0].splitlines()
             waiting += [line[-40:] for line in lines if line.startswith(("tree ", "parent "))]
             continue
-        for mode, child in parse_tree(bytes(data)).values():
+        for mode, child in parse_tree(data).values():
             if mode == DIRECTORY:
                 waiting.append(child.hex())
             else:

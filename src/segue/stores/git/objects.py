@@ -21,6 +21,10 @@ from segue.stores.git.layout import write_all
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 FILE, DIRECTORY = b"100644", b"40000"
+_KINDS = {
+    kind.name.lower().encode(): kind
+    for kind in (ObjectType.COMMIT, ObjectType.TREE, ObjectType.BLOB, ObjectType.TAG)
+}
 Entries = dict[bytes, tuple[bytes, bytes]]
 """Name -> mode and binary object id."""
 Addition = bytes | dict[str, "Addition"]
@@ -49,14 +53,22 @@ class Objects:
         """Raises DamagedObject."""
         if oid in self._recent and _has_content(self._loose(oid)):
             return self._recent[oid]
+        found, data = self.read_any(oid)
+        if found != kind:
+            raise DamagedObject(f"{oid} is no {kind.name}")
+        return data
+
+    def read_any(self, oid: str) -> tuple[ObjectType, bytes]:
+        """An object of any kind, checked against its id. Raises DamagedObject."""
+        loose = read_loose(self._loose(oid))
+        if loose is not None:
+            return loose
         try:
             self._odb = self._odb or pygit2.Odb(str(self.path))
             found, data = self._odb.read(pygit2.Oid(hex=oid))
         except (KeyError, ValueError, OSError, pygit2.GitError) as error:
             raise DamagedObject(oid) from error
-        if found != kind:
-            raise DamagedObject(f"{oid} is no {kind.name}")
-        return bytes(data)
+        return ObjectType(found), bytes(data)
 
     def write(self, kind: ObjectType, data: bytes) -> str:
         """The object's id, hexadecimal. Written loose, as git does, but without asking the packs. Raises OSError."""
@@ -97,6 +109,36 @@ class Objects:
             return FILE, bytes.fromhex(self.write(ObjectType.BLOB, addition))
         subtree = old[1].hex() if old and old[0] == DIRECTORY else None
         return DIRECTORY, bytes.fromhex(self.grow(subtree, addition))
+
+
+def read_loose(path: str) -> tuple[ObjectType, bytes] | None:
+    """Kind and content of a loose object, None when there is no such file. Raises DamagedObject.
+
+    Not through libgit2, which never returns from one that is cut short.
+    """
+    oid = "".join(path.rsplit("/", 2)[1:])
+    try:
+        with open(path, "rb") as file:
+            raw = zlib.decompress(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, zlib.error) as error:
+        raise DamagedObject(oid) from error
+    if hashlib.sha1(raw, usedforsecurity=False).hexdigest() != oid:
+        raise DamagedObject(oid)
+    header, _, data = raw.partition(b"\0")
+    kind = _KINDS.get(header.partition(b" ")[0])
+    if kind is None:
+        raise DamagedObject(oid)
+    return kind, data
+
+
+def is_whole(path: str) -> bool:
+    """Whether a loose object is there and not damaged."""
+    try:
+        return read_loose(path) is not None
+    except DamagedObject:
+        return False
 
 
 def _has_content(path: str) -> bool:

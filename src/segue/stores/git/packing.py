@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pygit2
 
 from segue.stores.git.completeness import check_complete
 from segue.stores.git.layout import sync_directory
+from segue.stores.git.objects import is_whole
 from segue.stores.git.packs import Pack, join_packs, read_pack
 from segue.stores.git.repository import STALE_SECONDS, remove_unfinished
 
@@ -25,7 +27,7 @@ LIKE = 2
 """A pack is joined with smaller ones when it is at most that many times as long as all of them together."""
 MOST_BYTES = 1 << 30
 """Of a joined pack."""
-_UNFINISHED = ("tmp_pack_*", "tmp_idx_*", "pack_git2_*")
+_UNFINISHED = ("pack/tmp_pack_*", "pack/tmp_idx_*", "pack/pack_git2_*", "tmp_objdir-*")
 _PARTS = (".idx", ".rev", ".bitmap", ".pack")
 
 log = logging.getLogger("segue.stores.git")
@@ -49,7 +51,7 @@ def pack(git: Path) -> None:
 
     Raises OSError, pygit2.GitError, DamagedObject.
     """
-    _remove_unfinished(git / "objects" / "pack")
+    _remove_unfinished(git / "objects")
     remove_unfinished(git)
     check_complete(git)
     pack_loose(git / "objects")
@@ -59,22 +61,35 @@ def pack(git: Path) -> None:
 def pack_loose(objects: Path) -> None:
     """All loose objects that are in no pack into a new one; they go once it is durable."""
     loose = [path for path in objects.glob("[0-9a-f][0-9a-f]/*") if len(path.name) == 38]
-    before = set((objects / "pack").iterdir())
     packs = _packs(objects / "pack")
-    oids = (path.parent.name + path.name for path in loose)
+    oids = (path.parent.name + path.name for path in loose if is_whole(str(path)))  # no commit has the others
     new = [oid for oid in oids if not any(bytes.fromhex(oid) in found for found in packs)]
     if new:
-        repository = pygit2.Repository()  # no path, so no configuration of its own
-        repository.set_odb(pygit2.Odb(str(objects)))
-        repository.pack(str(objects / "pack"), lambda builder: _add(builder, new), n_threads=1)
-        for path in set((objects / "pack").iterdir()) - before:
-            _sync(path)
-        sync_directory(objects / "pack")
+        _write_pack(objects, new)
     for path in loose:
         path.unlink(missing_ok=True)
     for directory in {path.parent for path in loose}:
         with contextlib.suppress(OSError):  # an object came in meanwhile
             directory.rmdir()
+
+
+def _write_pack(objects: Path, oids: list[str]) -> None:
+    """A pack of these objects. It is durable before it is in its place: libgit2 can search a torn one for ever."""
+    repository = pygit2.Repository()  # no path, so no configuration of its own
+    repository.set_odb(pygit2.Odb(str(objects)))
+    building = objects / f"tmp_objdir-{os.getpid()}"  # a name that git would clean up
+    building.mkdir(mode=0o700)
+    try:
+        repository.pack(str(building), lambda builder: _add(builder, oids), n_threads=1)
+        # the index last: it is what git looks for
+        files = sorted(building.iterdir(), key=lambda path: path.suffix == ".idx")
+        for path in files:
+            _sync(path)
+        for path in files:
+            os.replace(path, objects / "pack" / path.name)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    sync_directory(objects / "pack")
 
 
 def join_like(folder: Path) -> None:
@@ -125,9 +140,13 @@ def _remove(packs: list[Pack]) -> None:
             found.path.with_suffix(part).unlink(missing_ok=True)
 
 
-def _remove_unfinished(folder: Path) -> None:
-    for path in [found for pattern in _UNFINISHED for found in folder.glob(pattern)]:
-        if time.time() - path.stat().st_mtime > STALE_SECONDS:
+def _remove_unfinished(objects: Path) -> None:
+    for path in [found for pattern in _UNFINISHED for found in objects.glob(pattern)]:
+        if time.time() - path.stat().st_mtime <= STALE_SECONDS:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink(missing_ok=True)
 
 

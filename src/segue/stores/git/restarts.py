@@ -7,10 +7,8 @@ start of the machine looks at all that was written since the start before: in pr
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import msgspec
 from pygit2.enums import ObjectType
 
 from segue.stores.git.layout import write_new
-from segue.stores.git.objects import DIRECTORY, DamagedObject, Objects, parse_tree
+from segue.stores.git.objects import DIRECTORY, DamagedObject, Objects, is_whole, parse_tree
 
 MARK = "segue-checked"
 _HEADERS = re.compile(rb"tree ([0-9a-f]{40})\n(?:parent ([0-9a-f]{40})\n)?")
@@ -48,11 +46,14 @@ def happened(git: Path) -> bool:
 
 
 def check(git: Path, objects: Objects, commit: str | None) -> None:
-    """Look at what was written since the start before, up to the commit; damaged objects that no commit needs are
-    taken away. The caller holds the commit lock. Raises DamagedObject when one is needed, OSError."""
+    """Look at what was written since the start before, up to the commit; damaged objects are taken
+    away. The caller holds the commit lock. Raises DamagedObject when a commit needs one, OSError."""
     for path in list(_loose(git)):
-        if not _is_whole(path):
+        if not is_whole(str(path)):
             path.unlink(missing_ok=True)
+    for index in (git / "objects" / "pack").glob("*.idx"):
+        if not index.with_suffix(".pack").exists():  # one of the two reached the disk, or was removed from it
+            index.unlink(missing_ok=True)
     known = _read_mark(git).commit
     following = commit
     while following and following != known:
@@ -84,14 +85,6 @@ def _read_mark(git: Path) -> Checked:
 
 def _loose(git: Path) -> Iterator[Path]:
     return (path for path in (git / "objects").glob("[0-9a-f][0-9a-f]/*") if len(path.name) == 38)
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        data = zlib.decompress(path.read_bytes())
-    except (OSError, zlib.error):
-        return False
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest() == path.parent.name + path.name
 
 
 def _check_commit(objects: Objects, commit: str) -> str:
