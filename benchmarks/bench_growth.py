@@ -47,6 +47,8 @@ class Figures(msgspec.Struct):
     disk: int
     """Blocks in use, as the session lies."""
     packed: int
+    notes: dict[str, str]
+    """What there is to say of its files."""
 
 
 class Session:
@@ -92,7 +94,7 @@ def run(quick: bool) -> list[Row]:
     columns = (*Progress.get_default_columns(), TimeElapsedColumn())
     with scratch() as folder, Progress(*columns, console=ERRORS) as progress:
         task = progress.add_task("growth", total=len(SYSTEMS) * (lengths[-1] + len(lengths) * SHORT))
-        figures, raw = measure(folder, lengths, 11 if quick else 31, lambda: progress.advance(task))
+        figures, raw = measure(folder, lengths, 11 if quick else 51, lambda: progress.advance(task))
     _print(figures, raw)
     return rows(figures, raw)
 
@@ -154,7 +156,18 @@ def _figures(session: Session, taken: tuple[Times, Times], cold: list[float], si
     ours, short = ([_low(values) for values in msgspec.structs.astuple(times)] for times in taken)
     turn, warm, settle = ((time, time / other) for time, other in zip(ours, short, strict=True))
     grown = (_bytes(session.folder) - size) / len(taken[0].turn)
-    return Figures(*turn, *warm, *settle, _low(cold), grown, disk, _blocks(session.folder))
+    packed = _blocks(session.folder)
+    return Figures(*turn, *warm, *settle, _low(cold), grown, disk, packed, _notes(session))
+
+
+def _notes(session: Session) -> dict[str, str]:
+    system = session.system
+    if not isinstance(system, Segue):
+        return {}
+    parts = {path.name: _blocks(path) for path in sorted((system.folder / "s1").iterdir())}
+    sizes = [f"{name} {size / 1e6:.1f}" for name, size in parts.items() if size >= 50_000]
+    packs = f"{system.packs()} packs, the longest pause {system.longest:.2f} s"
+    return {"packs": packs, "parts": "MB: " + ", ".join(sizes)}
 
 
 def _low(values: list[float]) -> float:
@@ -170,23 +183,26 @@ def rows(figures: dict[tuple[str, int], Figures], raw: dict[int, int]) -> list[R
         return Row(f"growth: {name}, turn 10 -> {longest:,}", ratio, 1.2, detail)
 
     bytes_at_10 = figures[Segue.name, SHORT].turn_bytes
-    disk = f"everything in the session's folder, {thousand.packed / 1e6:.1f} MB, over its rows as JSON"
-    beside = (
-        Row(
-            f"growth: a durable turn at {longest:,}, over {name}",
-            ours.turn / figures[name, longest].turn,
-            None,
-            f"{ours.turn * 1e3:.2f} ms over {figures[name, longest].turn * 1e3:.2f} ms",
-        )
-        for name in (make.name for make in SYSTEMS[1:])
-    )
+    disk = f"all of the session's folder over its rows as JSON; {thousand.notes['parts']}"
+
+    def beside(what: str, time: Callable[[Figures], float]) -> Iterator[Row]:
+        for name in (make.name for make in SYSTEMS[1:]):
+            theirs = time(figures[name, longest])
+            detail = f"{time(ours) * 1e3:,.2f} ms over {theirs * 1e3:,.2f} ms"
+            yield Row(f"growth: {what} at {longest:,}, over {name}", time(ours) / theirs, None, detail)
+
     return [
         flat("a durable turn", ours.turn_growth, f"{ours.turn * 1e3:.2f} ms for four appends"),
         flat("the next turn, warm", ours.warm_growth, f"{ours.warm * 1e3:.2f} ms with its messages"),
-        flat("a commit", ours.settle_growth, f"{ours.settle * 1e3:.2f} ms, off the caller's path"),
+        flat(
+            "a commit",
+            ours.settle_growth,
+            f"{ours.settle * 1e3:.2f} ms, off the caller's path; {ours.notes['packs']}",
+        ),
         flat("bytes a turn, packed", ours.turn_bytes / bytes_at_10, f"{ours.turn_bytes / 1e3:.1f} kB"),
         Row("growth: disk for 1,000 turns, packed", thousand.packed / raw[1_000], 2.5, disk),
-        *beside,
+        *beside("a durable turn", lambda it: it.turn),
+        *beside("opened cold", lambda it: it.cold),
     ]
 
 

@@ -26,7 +26,6 @@ def run(quick: bool) -> list[Row]:
             many_sessions(folder, rounds=3 if quick else 9),
             flat_append(folder, 500 if quick else 10_000),
             commit_off_path(folder, rounds=31 if quick else 101),
-            flat_commits(folder, 300 if quick else 10_000),
         ]
 
 
@@ -126,27 +125,3 @@ def commit_off_path(folder: Path, rounds: int) -> Row:
     mine, theirs = statistics.median(asked), statistics.median(turn)
     detail = f"{mine * 1e6:.0f} us over a raw turn of {theirs * 1e3:.2f} ms"
     return Row("asking for a commit", mine / theirs, 0.1, detail)
-
-
-def flat_commits(folder: Path, turns: int) -> Row:
-    """A commit on a long session over one on a short session, each waited for, in turns."""
-    root = folder / "commits"
-    store = GitStore(root)
-    short, long = Writer(root, "short", store), Writer(root, "long", store)
-    for writer, count in ((short, 10), (long, turns)):
-        for _ in range(count):
-            commit_turn(writer)
-    used = disk_bytes(root / "long" / ".git") / turns
-    ratio = paired(lambda: commit_turn(long), lambda: commit_turn(short), 101)
-    store.close()
-    return Row("commit: turn 10 -> long", ratio, 1.2, f"after {turns:,}; {used:,.0f} bytes on disk a commit")
-
-
-def commit_turn(writer: Writer) -> None:
-    writer.turn()
-    writer.store.commit(writer.session_id, "turn")
-    writer.store.drain_commits(60)
-
-
-def disk_bytes(folder: Path) -> int:
-    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,6 +68,8 @@ class Segue:
         self.db.create_session("s1")
         self.journal = self.db.journal("s1")
         self.lease = self.journal.acquire(holder="benchmark")
+        self.longest = 0.0
+        """Seconds of the longest commit, packing included."""
 
     def fill(self, turns: Iterable[Turn]) -> None:
         for turn in turns:
@@ -82,9 +85,11 @@ class Segue:
 
     def settle(self) -> None:
         store = self.db.store
-        store.commit("s1", "turn")
         assert isinstance(store, GitStore)
+        start = time.perf_counter()
+        store.commit("s1", "turn")
         assert store.drain_commits(60)
+        self.longest = max(self.longest, time.perf_counter() - start)
 
     def messages(self) -> list[Message]:
         db = SessionDB(GitStore(self.folder))
@@ -94,6 +99,9 @@ class Segue:
 
     def pack(self) -> None:
         pack(self.folder / "s1" / ".git")
+
+    def packs(self) -> int:
+        return len(list(self.folder.glob("s1/.git/objects/pack/*.pack")))
 
     def close(self) -> None:
         self.journal.release(self.lease)
