@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segue.errors import PendingCalls
-from segue.events import EVENT_TYPES, Envelope
+from segue.events import Envelope
 from segue.fold import (
     INTERRUPTED,
     CallGraph,
@@ -27,113 +27,9 @@ from segue.fold import (
     provider_messages,
 )
 from segue.testing.validity import problems, provider_problems
+from tests.properties.journals import any_journal, journals
 
 Message = dict[str, Any]
-
-message_ids = st.sampled_from(["m", "n", "o"])
-call_ids = st.sampled_from(["a", "b", "c"])
-texts = st.sampled_from(["", "one ", "two", "\ud83d", "\ude00", "é"])
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.just(10**100) | st.floats() | texts,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
-    max_leaves=4,
-)
-names = st.sampled_from(["f", "a b", "天気", "a.b"])
-
-
-def row(kind: str, **payload: Any) -> st.SearchStrategy[tuple[str, Any]]:
-    return st.tuples(st.just(kind), st.fixed_dictionaries(payload))
-
-
-def invocation(*kinds: str) -> st.SearchStrategy[tuple[str, Any]]:
-    reason = st.fixed_dictionaries({"kind": st.sampled_from(kinds), "input": texts | json_values})
-    return row("INVOCATION_STARTED", turn_id=st.sampled_from(["t", "u"]), reason=reason)
-
-
-arguments = st.sampled_from(["", "{}", "null", '{"a": NaN}', "not json"]) | json_values
-called = {"tool_call_id": call_ids, "name": names, "arguments": arguments}
-deltas = st.fixed_dictionaries({"type": st.sampled_from(["text", "reasoning"]), "text": texts}) | json_values
-roles = st.sampled_from(["assistant", "assistant", "user", "system", "developer", "tool", 5])
-
-snapshot_calls = st.lists(
-    st.builds(
-        lambda call_id, name: {
-            "id": call_id,
-            "type": "function",
-            "function": {"name": name, "arguments": "{}"},
-        },
-        call_ids,
-        names,
-    ),
-    max_size=3,
-)
-snapshot_messages = st.one_of(
-    st.fixed_dictionaries({"role": st.sampled_from(["system", "user"]), "content": texts}),
-    st.fixed_dictionaries({"role": st.just("assistant"), "content": texts, "tool_calls": snapshot_calls}),
-    st.fixed_dictionaries({"role": st.just("tool"), "tool_call_id": call_ids, "content": texts}),
-    json_values,
-)
-
-spoilt = st.tuples(
-    st.sampled_from(sorted(EVENT_TYPES)),
-    st.dictionaries(
-        st.sampled_from(
-            ["message_id", "delta", "tool_call_id", "result", "reason", "messages", "called_by", "node_id"]
-        ),
-        json_values,
-    )
-    | json_values,
-)
-rows = st.one_of(
-    invocation("user_message", "direct_call"),
-    invocation("approval_decision", "recovery", "question_answer"),
-    row("MESSAGE_START", message_id=message_ids, role=roles),
-    row("MESSAGE_DELTA", message_id=message_ids, delta=deltas),
-    row("MESSAGE_END", message_id=message_ids, framework_state=st.none() | json_values),
-    row("TOOL_CALL", **called),
-    row("TOOL_CALL", **called),
-    row("TOOL_STARTED", tool_call_id=call_ids),
-    row("TOOL_RESULT", tool_call_id=call_ids, result=texts | json_values),
-    row("TOOL_RESULT", tool_call_id=call_ids, result=texts | json_values),
-    row("TOOL_APPROVAL_REQUIRED", **called),
-    row("TOOL_APPROVAL_GRANTED", tool_call_id=call_ids),
-    row("SESSION_ERROR", message=texts, code=st.sampled_from(["", "interrupted"])),
-    row("NO_MORE_ACTIONS", turn_id=st.sampled_from(["", "t"])),
-    row("TRANSCRIPT_COMPACTED", messages=st.lists(snapshot_messages, max_size=4)),
-    spoilt,
-)
-
-
-def envelopes(pairs: list[tuple[str, Any]]) -> list[Envelope]:
-    return [
-        Envelope(f"evt_{seq}", "ses", "dep", seq, kind, payload, "")
-        for seq, (kind, payload) in enumerate(pairs, 1)
-    ]
-
-
-def said(text: str) -> tuple[str, Any]:
-    return ("INVOCATION_STARTED", {"turn_id": "t", "reason": {"kind": "user_message", "input": text}})
-
-
-START, END = ("MESSAGE_START", {"message_id": "m"}), ("MESSAGE_END", {"message_id": "m"})
-CHUNK = ("MESSAGE_DELTA", {"message_id": "m", "delta": {"type": "image"}})
-CALL = ("TOOL_CALL", {"tool_call_id": "a", "name": "f", "arguments": {}})
-APPROVAL = ("TOOL_APPROVAL_REQUIRED", {"tool_call_id": "a", "name": "f", "arguments": {}})
-passages = st.sampled_from(
-    [
-        [said("hi"), START, ("SESSION_ERROR", {"message": "gone"})],
-        [said("go on"), START, END],
-        [said("look"), START, CHUNK, CHUNK],
-        [said("do"), START, CALL, END],
-        [said("pay"), CALL, APPROVAL],
-        [CALL, ("TOOL_RESULT", {"tool_call_id": "a", "result": "r"})],
-    ]
-)
-"""What a wild mixture of rows seldom has in this order."""
-
-fragments = st.lists(passages | st.lists(rows, max_size=6), max_size=8)
-any_journal = fragments.map(lambda parts: envelopes([row for part in parts for row in part]))
-journals = any_journal.map(lambda journal: [row for row in journal if row.type != "HEAD_MOVED"])
 
 
 @given(journals)

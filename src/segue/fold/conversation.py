@@ -6,7 +6,7 @@ what is synthesised (interrupted calls, a cut-off message) exists in the view al
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from segue.events.envelope import Envelope
@@ -15,6 +15,7 @@ from segue.fold.entries import Message
 from segue.fold.history import History
 from segue.fold.path import active
 from segue.fold.rows import HANDLERS
+from segue.fold.saved import ConversationChanges, restored, save
 from segue.fold.values import copy_json
 
 
@@ -26,12 +27,15 @@ class Conversation:
     """
 
     ACTIVE_PATH = True
+    CHANGES = ConversationChanges
 
     def __init__(self, call: str | None = None) -> None:
         self.call = call
         """The node whose rows are taken; None takes those that belong to no call."""
         self._history = History()
         self._diagnostics: list[Diagnostic] = []
+        self._unsaved = 0
+        """The first diagnostic that was not saved."""
 
     def apply(self, envelope: Envelope) -> None:
         handler = HANDLERS.get(envelope.type)
@@ -79,6 +83,23 @@ class Conversation:
     def diagnostics(self) -> list[Diagnostic]:
         """What was left out, in row order."""
         return list(self._diagnostics)
+
+    def changes(self, *, whole: bool = False) -> ConversationChanges:
+        """What changed since this was last called, or the view was restored; `whole`: since the beginning."""
+        changes = save(self._history, whole=whole)
+        keep, self._unsaved = 0 if whole else self._unsaved, len(self._diagnostics)
+        changes.diagnostics_keep, changes.diagnostics = keep, self._diagnostics[keep:]
+        return changes
+
+    @classmethod
+    def restored(cls, changes: Sequence[ConversationChanges]) -> Conversation:
+        """The view that gave these changes, all of them from its beginning on, at least one."""
+        view = cls()
+        view._history = restored(changes)
+        for change in changes:
+            view._diagnostics[change.diagnostics_keep :] = change.diagnostics
+        view._unsaved = len(view._diagnostics)
+        return view
 
     def copy(self) -> Conversation:
         """An equal view that can grow apart from this one. O(messages)."""

@@ -84,14 +84,25 @@ class Entry:
             rendered += [tool_message(call.id, INTERRUPTED) for call in self.open_calls()]
         return rendered
 
-    def _message(self) -> Message:
+    @property
+    def is_plain(self) -> bool:
+        """Nothing but its base."""
+        return not (self.calls or self.reasonings or self.chunks or self.state is not None)
+
+    def settle(self) -> None:
+        """Join the pieces of text. The old base may be part of a rendered list, so there is a new one."""
         if self.texts:
-            self._join()
-        if not (self.calls or self.reasonings or self.chunks or self.state is not None):
+            content = whole_characters(self.base["content"] + "".join(self.texts))
+            self.base, self.texts = {**self.base, "content": content}, []
+        if self.reasonings:
+            self.reasonings = [whole_characters("".join(self.reasonings))]
+
+    def _message(self) -> Message:
+        self.settle()
+        if self.is_plain:
             return self.base
         message = dict(self.base)
         if self.reasonings:
-            self.reasonings = [whole_characters("".join(self.reasonings))]
             message["reasoning_content"] = self.reasonings[0]
         if self.calls:
             message["tool_calls"] = [call.wire for call in self.calls]
@@ -100,11 +111,6 @@ class Entry:
         if self.state is not None:
             message["_framework_state"] = self.state
         return message
-
-    def _join(self) -> None:
-        """Into a new base: the old one may be part of a rendered list."""
-        self.base = {**self.base, "content": whole_characters(self.base["content"] + "".join(self.texts))}
-        self.texts = []
 
     def copy(self, calls: dict[int, Call]) -> Entry:
         """A copy that can grow apart. `calls` gets the new call under each old call's `id()`."""
@@ -141,15 +147,15 @@ def wire_call(call_id: str, name: str, arguments: str) -> Message:
 def detached(message: Message) -> Message:
     """A copy of a rendered message that the caller may change."""
     copied = message.copy()
+    if len(copied) == 2 and type(copied.get("content")) is str:
+        return copied
     for key, value in copied.items():
         if type(value) is not str:
-            copied[key] = (
-                [_detached_call(wire) for wire in value] if key == "tool_calls" else copy_json(value)
-            )
+            copied[key] = [detached_call(wire) for wire in value] if key == "tool_calls" else copy_json(value)
     return copied
 
 
-def _detached_call(wire: Message) -> Message:
+def detached_call(wire: Message) -> Message:
     function = wire["function"]
     if len(wire) != 3 or len(function) != 2:  # one of a snapshot, with more in it
         return copy_json(wire)  # type: ignore[no-any-return]

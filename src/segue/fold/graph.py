@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ TERMINAL = frozenset({"completed", "failed", "cancelled"})
 ENDINGS = TERMINAL | {"interrupted", "suspended"}
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One call. Replaced, never changed: a node that was handed out stays as it was.
 
     Its values (arguments, result, error, usage) are shared with the envelopes: never change them.
@@ -45,21 +46,33 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: str = ""
 
 
+class GraphChanges(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    nodes: list[Node]
+    """Those that started or changed, in the order they first did."""
+    tools: dict[str, str] = {}
+    open_tools: list[str] = []
+    turn_id: str = ""
+
+
 class CallGraph:
     """Incremental: `apply` rows in order. Every answer costs in proportion to its own size.
 
     Rows that are no calls, or malformed, change nothing.
     """
 
+    CHANGES = GraphChanges
+
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self._children: dict[str, list[str]] = {}
-        self._running: dict[str, None] = {}
+        self._running: set[str] = set()
         self._tools: dict[str, str] = {}
         """Node of the nearest tool call by call id: a result can only belong to that one."""
         self._open_tools: set[str] = set()
         """Ids of tool calls without a result, as long as no new user message left them behind."""
         self._turn_id = ""
+        self._unsaved: dict[str, None] = {}
+        self._unsaved_tools: dict[str, str] = {}
 
     def apply(self, envelope: Envelope) -> None:
         handler = _HANDLERS.get(envelope.type)
@@ -96,7 +109,35 @@ class CallGraph:
         return list(found.values())
 
     def running(self) -> list[Node]:
-        return [self.nodes[node_id] for node_id in self._running]
+        """In the order they started."""
+        return sorted((self.nodes[node_id] for node_id in self._running), key=lambda node: node.seq)
+
+    # --- saving ---
+
+    def changes(self, *, whole: bool = False) -> GraphChanges:
+        """What changed since this was last called, or the graph was restored; `whole`: since the beginning."""
+        changes = GraphChanges(
+            nodes=[self.nodes[node_id] for node_id in (self.nodes if whole else self._unsaved)],
+            tools=dict(self._tools) if whole else self._unsaved_tools,
+            open_tools=sorted(self._open_tools),
+            turn_id=self._turn_id,
+        )
+        self._unsaved, self._unsaved_tools = {}, {}
+        return changes
+
+    @classmethod
+    def restored(cls, changes: Sequence[GraphChanges]) -> CallGraph:
+        """The graph that gave these changes, all of them from its beginning on, at least one."""
+        graph = cls()
+        for change in changes:
+            graph.nodes.update((node.id, node) for node in change.nodes)
+            graph._tools.update(change.tools)
+        for node in graph.nodes.values():
+            graph._children.setdefault(node.called_by, []).append(node.id)
+            if node.status == "running":
+                graph._running.add(node.id)
+        graph._open_tools, graph._turn_id = set(changes[-1].open_tools), changes[-1].turn_id
+        return graph
 
     # --- functions, models, steps ---
 
@@ -146,7 +187,7 @@ class CallGraph:
         node_id = call_id if call_id not in self.nodes else f"{call_id}@{envelope.seq}"
         name, arguments = text_or(payload.get("name")), payload.get("arguments")
         self._add(self._waiting(envelope, payload, node_id, "tool", name, arguments))
-        self._tools[call_id] = node_id
+        self._tools[call_id] = self._unsaved_tools[call_id] = node_id
         self._open_tools.add(call_id)
 
     def _tool_started(self, envelope: Envelope, payload: Payload) -> None:
@@ -190,10 +231,11 @@ class CallGraph:
 
     def _put(self, node: Node) -> None:
         self.nodes[node.id] = node
+        self._unsaved[node.id] = None
         if node.status == "running":
-            self._running[node.id] = None
+            self._running.add(node.id)
         else:
-            self._running.pop(node.id, None)
+            self._running.discard(node.id)
 
     def _end(self, node_id: str, envelope: Envelope, status: str, payload: Payload) -> None:
         node = self.nodes.get(node_id)

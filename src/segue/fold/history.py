@@ -1,17 +1,21 @@
 """The growing list of messages: pairing of calls and results, open messages, crash marks, rendering.
 
 Rendered messages are kept; a change at an entry drops what was rendered from there on. So a delta costs O(1),
-and reading costs what changed since the last reading.
+and reading costs what changed since the last reading. When the history is saved, entries that no row can change any
+more, but for a late result, are frozen: they stand before the living ones in `entries`.
 """
 
 from __future__ import annotations
 
 from segue.fold.entries import STITCH, Call, Entry, Message, detached
+from segue.fold.frozen import Frozen, Saved, restore_entry
 
 
 class History:
     def __init__(self) -> None:
+        self.frozen = Frozen()
         self.entries: list[Entry] = []
+        """The living ones: the last is always among them."""
         self.current: Entry | None = None
         """The message that a tool call joins, as long as it is the last one."""
         self.open: dict[str, Entry | None] = {}
@@ -22,12 +26,14 @@ class History:
         self.cut: list[Entry] = []
         """The mark of the last crash, and the messages it cut off; a late end takes them away again."""
         self.latest: dict[str, Call] = {}
-        """The nearest occurrence of each call id: the only one that a result can belong to."""
+        """The nearest occurrence of each call id, of living entries: the only one that a result can belong to."""
         self.journaled: set[str] = set()
         """Ids of the calls that this invocation made."""
+        self.unsaved = 0
+        """The first entry that changed since the history was last saved."""
         self._rendered: list[Message] = []
         self._done = 0
-        """How many entries are in `_rendered`."""
+        """How many living entries are in `_rendered`."""
 
     # --- entries ---
 
@@ -35,21 +41,41 @@ class History:
         if self.entries and self.entries[-1].is_open:
             self.touch(self.entries[-1])  # now something follows it
         entry = Entry(base)
-        entry.index = len(self.entries)
+        entry.index = len(self.frozen) + len(self.entries)
         self.entries.append(entry)
         return entry
 
     def remove(self, entry: Entry) -> None:
-        self.touch(self.entries[max(entry.index - 1, 0)])
-        del self.entries[entry.index]
-        for index in range(entry.index, len(self.entries)):
-            self.entries[index].index = index
+        if entry is self.entries[0]:
+            self.thaw()
+        place = entry.index - len(self.frozen)
+        self.touch(self.entries[max(place - 1, 0)])
+        del self.entries[place]
+        for later in self.entries[place:]:
+            later.index -= 1
 
     def touch(self, entry: Entry) -> None:
-        """The entry changes: forget how it and all after it were rendered."""
-        if entry.index < self._done:
-            self._done = entry.index
+        """The entry changes: forget how it and all after it were rendered, and save them again."""
+        if entry.index < self.unsaved:
+            self.unsaved = entry.index
+        if self._done and entry.index - len(self.frozen) < self._done:
+            self._done = entry.index - len(self.frozen)
             del self._rendered[entry.offset :]
+
+    def freeze(self, saved: list[Saved]) -> None:
+        """The first living entries, which were saved as these, are left behind."""
+        self.frozen.items += saved
+        self.enliven(self.entries[len(saved) :])
+
+    def thaw(self) -> None:
+        """Make all entries living ones."""
+        items, self.frozen = self.frozen.items, Frozen()
+        self.enliven([*map(restore_entry, items, range(len(items))), *self.entries])
+
+    def enliven(self, entries: list[Entry]) -> None:
+        """These are the living entries now."""
+        self.entries, self._rendered, self._done = entries, [], 0
+        self.latest = {call.id: call for entry in entries for call in entry.calls}
 
     # --- messages ---
 
@@ -126,6 +152,8 @@ class History:
 
     def waiting(self, call_id: str) -> Call | None:
         """The occurrence that a result of that id would answer. An answered one hides those before it."""
+        if call_id not in self.latest and self.frozen.waits_for(call_id):
+            self.thaw()
         call = self.latest.get(call_id)
         return call if call is not None and call.result is None else None
 
@@ -133,6 +161,11 @@ class History:
         call.result, call.approval = result, None
         self.touch(call.entry)
         call.entry.add_result(call)
+
+    def ask(self, call: Call, approval: Message | None) -> None:
+        """The call waits for an approval, or with None no longer does."""
+        call.approval = approval
+        self.unsaved = min(self.unsaved, call.entry.index)
 
     def pending(self) -> list[Call]:
         """Calls whose approval waits, in call order: only those still open at the end."""
@@ -143,12 +176,17 @@ class History:
 
     def __len__(self) -> int:
         self._render()
-        return len(self._rendered)
+        return self.frozen.count() + len(self._rendered)
 
     def messages(self, start: int) -> list[Message]:
         """The messages from a position on (negative: counted from the end). All theirs to change."""
         self._render()
-        return [detached(message) for message in self._rendered[start:]]
+        frozen = self.frozen.count()
+        if start < 0:
+            start = max(start + frozen + len(self._rendered), 0)
+        if start < frozen:
+            return [*self.frozen.messages()[start:], *map(detached, self._rendered)]
+        return [detached(message) for message in self._rendered[start - frozen :]]
 
     def _render(self) -> None:
         rendered, end = self._rendered, len(self.entries) - 1
@@ -161,6 +199,7 @@ class History:
     def copy(self) -> History:
         """An equal history that can grow apart from this one."""
         new, calls = History(), dict[int, Call]()
+        new.frozen = self.frozen.copy()
         new.entries = [entry.copy(calls) for entry in self.entries]
         twins: dict[int, Entry] = {id(old): twin for old, twin in zip(self.entries, new.entries, strict=True)}
         new.current = twins.get(id(self.current))

@@ -118,7 +118,7 @@ def tool_result(history: History, payload: Payload) -> None:
 def tool_started(history: History, payload: Payload) -> None:
     call = history.waiting(text_field(payload, "tool_call_id"))
     if call is not None:
-        call.approval = None
+        history.ask(call, None)
 
 
 def approval_required(history: History, payload: Payload) -> None:
@@ -128,7 +128,7 @@ def approval_required(history: History, payload: Payload) -> None:
         known = wire["id"] in history.journaled
         call = history.waiting(wire["id"]) if known else history.add_call(wire)
     if call is not None:
-        call.approval = kept
+        history.ask(call, kept)
     history.live = {}
 
 

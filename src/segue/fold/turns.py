@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from segue.fold.diagnostics import Payload, text_or
 SETTLED = frozenset({"completed", "failed", "cancelled"})
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     turn_id: str
     status: str = "running"
     """running, suspended, interrupted (both can be resumed), completed, failed or cancelled.
@@ -33,14 +33,23 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: str = ""
 
 
+class TurnChanges(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    turns: list[Turn]
+    """Those that began or changed, in the order they first did."""
+    current: str = ""
+
+
 class Turns:
     """Incremental: `apply` rows in order. `all` holds the turns in the order they began."""
+
+    CHANGES = TurnChanges
 
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
         self._current = ""
         self._elsewhere: Callable[[str], Turn | None] = lambda turn_id: None
         self._left_out = 0
+        self._unsaved: dict[str, None] = {}
 
     def apply(self, envelope: Envelope) -> None:
         handler = _HANDLERS.get(envelope.type)
@@ -64,6 +73,7 @@ class Turns:
         handed = [turn for turn in self._turns.values() if turn.turn_id != self._current]
         for turn in handed:
             del self._turns[turn.turn_id]
+            self._unsaved.pop(turn.turn_id, None)
         self._left_out += len(handed)
         return handed
 
@@ -80,6 +90,21 @@ class Turns:
     def get(self, turn_id: str) -> Turn | None:
         return self._turns.get(turn_id)
 
+    def changes(self, *, whole: bool = False) -> TurnChanges:
+        """What changed since this was last called, or the turns were restored; `whole`: since the beginning."""
+        changed = self._turns if whole else self._unsaved
+        self._unsaved = {}
+        return TurnChanges(turns=[self._turns[turn_id] for turn_id in changed], current=self._current)
+
+    @classmethod
+    def restored(cls, changes: Sequence[TurnChanges]) -> Turns:
+        """The turns that gave these changes, all of them from their beginning on, at least one."""
+        turns = cls()
+        for change in changes:
+            turns._turns.update((turn.turn_id, turn) for turn in change.turns)
+        turns._current = changes[-1].current
+        return turns
+
     def _started(self, envelope: Envelope, payload: Payload) -> None:
         turn_id = text_or(payload.get("turn_id")) or text_or(payload.get("invocation_id")) or envelope.id
         reason, attempt = payload.get("reason"), payload.get("attempt", 1)
@@ -92,7 +117,7 @@ class Turns:
             started_at=envelope.created_at,
         )
         self._current = turn_id
-        self._turns[turn_id] = msgspec.structs.replace(
+        self._put(
             self._found(turn_id) or first,
             status="running",
             attempt=attempt if type(attempt) is int else 1,
@@ -152,6 +177,7 @@ class Turns:
 
     def _put(self, turn: Turn, **fields: Any) -> Turn:
         changed = self._turns[turn.turn_id] = msgspec.structs.replace(turn, **fields)
+        self._unsaved[turn.turn_id] = None
         return changed
 
 

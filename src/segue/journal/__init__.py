@@ -2,8 +2,8 @@
 
 from segue.journal.held import DeltaKind
 from segue.journal.journal import DELTA_BYTES, Journal, open_journal
+from segue.journal.kept import View
 from segue.journal.processes import DELTA_SECONDS, EXIT_SECONDS, flush_journals
-from segue.journal.views import View
 
 __all__ = [
     "DELTA_BYTES",

@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
 
 from segue import ids
 from segue.errors import InvalidEvent, LeaseRequired
@@ -19,14 +18,13 @@ from segue.events.codec import encode_payload
 from segue.events.envelope import Envelope
 from segue.events.facts import Event
 from segue.journal.held import DeltaKind, Held
+from segue.journal.kept import V
 from segue.journal.processes import processes
-from segue.journal.views import View, Views
+from segue.journal.views import Views
 from segue.stores.protocol import Draft, Lease, Store
 
 DELTA_BYTES = 32 * 1024
 """How much streamed text may wait, in UTF-8."""
-
-V = TypeVar("V", bound=View)
 
 
 class Journal:

@@ -36,6 +36,7 @@ class _Session:
         """Row n is at n - 1, as it would be on disk: what is read is what was written, never a shared object.
         """
         self.blobs: dict[tuple[str, str], bytes] = {}
+        self.caches: dict[str, bytes] = {}
         self.commits: list[str] = []
         self.epoch = 0
         self.token = ""
@@ -205,6 +206,14 @@ class MemoryStore:
             return session.blobs[check_folder(folder), check_digest(digest)]
         except KeyError:
             raise BlobNotFound(f"{session_id} has no blob {digest} in {folder}") from None
+
+    def read_cache(self, session_id: str, name: str) -> bytes:
+        return self._session(session_id).caches.get(name, b"")
+
+    def write_cache(self, session_id: str, name: str, data: bytes, *, append: bool) -> None:
+        with self._changed:
+            caches = self._session(session_id).caches
+            caches[name] = caches.get(name, b"") + data if append else data
 
     def commit(self, session_id: str, message: str) -> None:
         self._session(session_id).commits.append(message)

@@ -197,6 +197,20 @@ class Store(Protocol):
         """Raises `BlobNotFound`."""
         ...
 
+    def read_cache(self, session_id: str, name: str) -> bytes:
+        """What `write_cache` wrote under that name, as far as it is there and can be read.
+
+        Not a promise but a convenience: any of it may be missing, old or damaged at any time.
+        """
+        ...
+
+    def write_cache(self, session_id: str, name: str, data: bytes, *, append: bool) -> None:
+        """Keep derived bytes beside the session, added to what is there, or in its place. `name` is an identifier.
+
+        Not durable, part of no commit, gone with the session. A write that fails is no error.
+        """
+        ...
+
     def commit(self, session_id: str, message: str) -> None:
         """Note that a turn settled or suspended. Derived history (git) is made off the caller's path."""
         ...

@@ -11,6 +11,7 @@
   lock/waiting    flock: processes that wait for the turn lease share it
   context/, files/  blobs under their SHA-256: ab/cdef...
   blobs           one line a blob put, in order: what the next commit has to take
+  cache/          what views were at the end of settled turns: derived, checked when it is read
   torn/           bytes that a crash left behind the last complete batch, kept for people
   lost            one line a blob that a repair could not find again
   repair/         a repair that is decided and not yet done, see `segue.stores.git.prepared`
@@ -57,6 +58,7 @@ class SessionPaths:
         self.commit_lock = self.folder / "lock" / "commit"
         self.waiting_lock = self.folder / "lock" / "waiting"
         self.blob_log = self.folder / "blobs"
+        self.cache = self.folder / "cache"
         self.torn = self.folder / "torn"
         self.lost = self.folder / "lost"
         self.cache = self.folder / "cache"
