@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -10,15 +11,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from journals import any_journal, envelopes
 
 from segue.errors import InvalidEvent
 from segue.events import EVENT_TYPES, Envelope
-from segue.events.codec import encode_row
+from segue.events.codec import decode_row, encode_row
 from segue.fold import CallGraph, Conversation, Turns
 from segue.fold.path import active_path
 from segue.journal import Journal
 from segue.stores.memory import MemoryStore
-from tests.properties.journals import any_journal, envelopes, texts
 
 CACHED: list[type[Any]] = [Conversation, CallGraph, Turns]
 every_view = pytest.mark.parametrize("cls", CACHED)
@@ -74,6 +75,7 @@ def saved_after_every_row() -> Iterator[None]:
 
 def everything(view: Any) -> str:
     """All that a view holds, as text: NaN equals itself then."""
+    view = copy.deepcopy(view)
     shown = [view.changes(whole=True)]
     if isinstance(view, Conversation):
         shown += [view.messages(), view.pending_tool_calls, view.diagnostics, len(view)]
@@ -107,13 +109,45 @@ def test_a_cold_view_is_the_fold_wherever_the_view_was_saved(
 
 
 @every_view
-@given(journal=stored, steps=st.lists(st.integers(0, 1), max_size=40))
-def test_a_cold_view_is_the_fold_when_two_processes_save_by_turns(
+@given(journal=stored, steps=st.lists(st.integers(0, 2), max_size=40))
+def test_views_are_the_fold_when_processes_read_and_save_by_turns(
     cls: type[Any], journal: list[bytes], steps: list[int]
 ) -> None:
+    """Two that stay, and one more at each row."""
     store = Rows()
     processes = [Journal(store, "ses"), Journal(store, "ses")]
-    for row, step in zip(journal, [*steps, *[0] * len(journal)], strict=False):
+    for at, row in enumerate(journal):
         store.put([row])
-        assert everything(processes[step].view(cls).copy() if cls is Conversation else uncached(store, cls)) == everything(uncached(store, cls))
+        right = everything(uncached(store, cls))
+        step = steps[at] if at < len(steps) else 2
+        if step < 2:
+            assert everything(processes[step].view(cls)) == right
+        else:
+            assert everything(opened(store, cls)) == right
+
+
+@every_view
+@given(journal=stored, more=stored, lengths=st.tuples(st.integers(0, 40), st.integers(0, 40)))
+def test_a_journal_that_lost_rows_and_got_others_has_its_own_views(
+    cls: type[Any], journal: list[bytes], more: list[bytes], lengths: tuple[int, int]
+) -> None:
+    """As after a copy of it was put back. The ids of rows are never used again."""
+    store = Rows()
+    store.put(journal)
+    warm = Journal(store, "ses")
+    warm.view(cls)
+    store.cut(min(lengths))
+    at = store.last_seq("ses")
+    others = [*more[at:], *journal, ENDING]  # more than there were: who is warm sees that something came
+    store.put([renamed(row, number) for number, row in enumerate(others, at + 1)])
+    for _ in range(2):
         assert everything(opened(store, cls)) == everything(uncached(store, cls))
+    assert everything(warm.view(cls)) == everything(uncached(store, cls))
+
+
+ENDING = recordable(envelopes([("NO_MORE_ACTIONS", {"turn_id": "t"})]))[0]
+
+
+def renamed(row: bytes, seq: int) -> bytes:
+    envelope = decode_row(row)
+    return encode_row(msgspec.structs.replace(envelope, id=f"evt_other_{seq}", seq=seq))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from journals import any_journal, journals
 
 from segue.errors import PendingCalls
 from segue.events import Envelope
@@ -27,7 +28,6 @@ from segue.fold import (
     provider_messages,
 )
 from segue.testing.validity import problems, provider_problems
-from tests.properties.journals import any_journal, journals
 
 Message = dict[str, Any]
 

@@ -51,11 +51,40 @@ class Conversation:
             self._diagnostics.append(Diagnostic(envelope.seq, envelope.type, str(error)))
 
     def extend(self, transcript: Iterable[Envelope]) -> Conversation:
-        """Apply all rows; returns itself."""
-        apply = self.apply
+        """Apply all rows; returns itself. Faster than one by one: nine tenths of all rows add text to the message
+        that the row before added text to."""
+        apply, texts, message_id = self.apply, None, None
         for envelope in transcript:
+            if envelope.type != "MESSAGE_DELTA":
+                apply(envelope)
+                texts = None
+                continue
+            payload = envelope.payload
+            if texts is not None:
+                try:
+                    delta = payload["delta"]
+                    if (
+                        payload["message_id"] == message_id
+                        and delta["type"] == "text"
+                        and "called_by" not in payload
+                    ):
+                        text = delta["text"]
+                        if type(text) is str:
+                            texts.append(text)
+                            continue
+                except (KeyError, TypeError):  # `apply` notes what is wrong with it
+                    pass
             apply(envelope)
+            texts, message_id = self._growing(payload)
         return self
+
+    def _growing(self, payload: Any) -> tuple[list[str] | None, str]:
+        """Where more text of that delta's message goes, if it is open and the session's own."""
+        message_id = payload.get("message_id") if type(payload) is dict else None
+        if type(message_id) is not str or self.call is not None:
+            return None, ""
+        entry = self._history.open.get(message_id)
+        return None if entry is None else entry.texts, message_id
 
     def messages(self, start: int = 0) -> list[Message]:
         """The messages from position `start` on; a negative one counts from the end.

@@ -23,7 +23,7 @@ class View(Protocol):
 
     A class that says `ACTIVE_PATH = True` is given the rows of the active path only: at a HEAD_MOVED a new
     instance takes its place. Others see every row and make of HEAD_MOVED what they will. One with `CHANGES` is saved
-    now and then: see `segue.journal.cache.Cached`.
+    now and then: see `segue.journal.cache.Cached`. One with `extend` is given many rows at once.
     """
 
     def apply(self, envelope: Envelope) -> Any: ...
@@ -95,8 +95,12 @@ class Kept(Generic[V]):
         self._apply(rows)
 
     def _apply(self, rows: list[Envelope]) -> None:
-        for row in rows:
-            self.view.apply(row)
+        extend = getattr(self.view, "extend", None)
+        if extend is not None:
+            extend(rows)
+        else:
+            for row in rows:
+                self.view.apply(row)
         if rows:
             self.row_id = rows[-1].id
 

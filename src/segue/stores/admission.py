@@ -10,6 +10,7 @@ from segue.events.facts import CONTROL_TYPES
 from segue.stores.protocol import Draft, Lease
 
 BLOB_FOLDERS = ("context", "files")
+_CACHE = re.compile(r"[a-z0-9_]{1,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -50,6 +51,15 @@ def check_folder(folder: str) -> str:
     if folder not in BLOB_FOLDERS:
         raise StorageError(f"blobs are kept in {' or '.join(BLOB_FOLDERS)}, not in {folder!r}")
     return folder
+
+
+def check_cache(name: str) -> str:
+    """The name itself. Raises `StorageError` when it is not one of lower-case letters, digits and underscores."""
+    if not _CACHE.fullmatch(name):
+        raise StorageError(
+            f"{name!r} is not a name for a cache: use lower-case letters, digits and underscores"
+        )
+    return name
 
 
 def check_digest(digest: str) -> str:

@@ -14,6 +14,7 @@ from segue.errors import BlobNotFound, SessionBusy, StorageError
 from segue.events.codec import decode_row, row_bytes
 from segue.events.envelope import Envelope
 from segue.stores.admission import (
+    check_cache,
     check_digest,
     check_drafts,
     check_epoch,
@@ -208,12 +209,12 @@ class MemoryStore:
             raise BlobNotFound(f"{session_id} has no blob {digest} in {folder}") from None
 
     def read_cache(self, session_id: str, name: str) -> bytes:
-        return self._session(session_id).caches.get(name, b"")
+        return self._session(session_id).caches.get(check_cache(name), b"")
 
     def write_cache(self, session_id: str, name: str, data: bytes, *, append: bool) -> None:
         with self._changed:
             caches = self._session(session_id).caches
-            caches[name] = caches.get(name, b"") + data if append else data
+            caches[check_cache(name)] = caches.get(name, b"") + data if append else data
 
     def commit(self, session_id: str, message: str) -> None:
         self._session(session_id).commits.append(message)

@@ -124,6 +124,8 @@ class StoreConformance:
             lambda name: store.acquire(name, holder="me"),
             lambda name: store.put_blob(name, "files", b""),
             lambda name: store.get_blob(name, "files", "0" * 64),
+            lambda name: store.read_cache(name, "view"),
+            lambda name: store.write_cache(name, "view", b"", append=True),
             lambda name: store.commit(name, "message"),
         )
         for operation in operations:
@@ -143,6 +145,8 @@ class StoreConformance:
             lambda name: store.acquire(name, holder="me"),
             lambda name: store.put_blob(name, "files", b""),
             lambda name: store.get_blob(name, "files", "0" * 64),
+            lambda name: store.read_cache(name, "view"),
+            lambda name: store.write_cache(name, "view", b"", append=True),
             lambda name: store.commit(name, "message"),
         )
         for operation in operations:
@@ -436,6 +440,42 @@ class StoreConformance:
     def test_another_folder_is_refused(self, store: Store, folder: str) -> None:
         with pytest.raises(StorageError):
             store.put_blob(SESSION, folder, b"data")
+
+    # Caches
+
+    def test_a_cache_that_was_never_written_is_empty(self, store: Store) -> None:
+        assert store.read_cache(SESSION, "view") == b""
+
+    def test_what_is_appended_to_a_cache_follows_what_is_there(self, store: Store) -> None:
+        store.write_cache(SESSION, "view", b"one\n", append=True)
+        store.write_cache(SESSION, "view", b"two\n", append=True)
+        assert store.read_cache(SESSION, "view") == b"one\ntwo\n"
+
+    def test_a_cache_is_replaced_whole(self, store: Store) -> None:
+        store.write_cache(SESSION, "view", b"a long line\n", append=True)
+        store.write_cache(SESSION, "view", b"new\n", append=False)
+        assert store.read_cache(SESSION, "view") == b"new\n"
+
+    def test_a_cache_belongs_to_its_name_and_session_and_goes_with_it(self, store: Store) -> None:
+        store.create("other")
+        store.write_cache(SESSION, "view", b"data\n", append=False)
+        assert (store.read_cache(SESSION, "other"), store.read_cache("other", "view")) == (b"", b"")
+        store.delete(SESSION)
+        store.create(SESSION)
+        assert store.read_cache(SESSION, "view") == b""
+
+    def test_appends_to_a_cache_by_four_threads_are_each_in_one_piece(self, store: Store) -> None:
+        pieces = [b"%d" % number * 10_000 + b"\n" for number in range(20)]
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda data: store.write_cache(SESSION, "view", data, append=True), pieces))
+        assert sorted(store.read_cache(SESSION, "view").splitlines(keepends=True)) == sorted(pieces)
+
+    @pytest.mark.parametrize("name", ["../meta.json", "", "a/b", "A", "x" * 100])
+    def test_another_name_for_a_cache_is_refused(self, store: Store, name: str) -> None:
+        with pytest.raises(StorageError):
+            store.write_cache(SESSION, name, b"data", append=True)
+        with pytest.raises(StorageError):
+            store.read_cache(SESSION, name)
 
     # 11: change marks
 

@@ -265,14 +265,6 @@ def test_rows_that_are_read_together_are_those_read_one_by_one(lines: bytes) -> 
     assert decode_rows(lines) == [decode_row(line) for line in lines.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "lines", [ROW + b" " + ROW + b"\n", ROW + b"\n\n", ROW.replace(b",", b",\n") + b"\n"]
-)
-def test_rows_that_are_read_together_stand_on_a_line_each(lines: bytes) -> None:
-    with pytest.raises(InvalidEvent, match="not JSON"):
-        decode_rows(lines)
-
-
 def test_an_envelope_gives_its_fact_with_unknown_keys_ignored() -> None:
     envelope = msgspec.structs.replace(ENVELOPE, payload={"message": "no", "from_the_future": 1})
     assert decode_event(envelope) == Error(message="no")

@@ -47,17 +47,21 @@ def read_batches(paths: SessionPaths, until: Position, after_seq: int) -> Iterat
     """Rows after `after_seq` up to the position, some at a time. Raises CorruptJournal, OSError."""
     for segment in segments_after(paths, until, after_seq):
         seq = max(after_seq, segment.first - 1)
-        yield from decoded(segment, seq + 1, data_after(segment, seq), paths.session_id)
+        yield from decoded(segment, seq + 1, _data_after(segment, seq), paths.session_id)
 
 
 def decoded(segment: Segment, first_seq: int, data: bytes, session_id: str) -> Iterator[list[Envelope]]:
-    """The rows of these lines of a segment, some at a time. Raises CorruptJournal."""
+    """The rows of these lines, which are the last of their segment, some at a time. Raises CorruptJournal."""
     start = 0
     while start < len(data):
         end = data.find(b"\n", start + BATCH) + 1 or len(data)
         rows = _decoded(segment, first_seq, data[start:end], session_id)
         first_seq, start = first_seq + len(rows), end
+        if first_seq - 1 > segment.last:
+            break
         yield rows
+    if first_seq - 1 != segment.last:
+        raise damage(segment)
 
 
 def read_rows(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[Envelope]:
@@ -92,11 +96,14 @@ def segments_after(paths: SessionPaths, until: Position, after_seq: int) -> Iter
 
 def lines_after(segment: Segment, after_seq: int) -> list[bytes]:
     """The lines of its rows after `after_seq`, framing included. Raises CorruptJournal, OSError."""
-    return data_after(segment, after_seq).split(b"\n")[:-1]
+    lines = _data_after(segment, after_seq).split(b"\n")
+    if lines.pop() or len(lines) != segment.last - after_seq:
+        raise damage(segment)
+    return lines
 
 
-def data_after(segment: Segment, after_seq: int) -> bytes:
-    """The same lines as they are in the file. Raises CorruptJournal, OSError."""
+def _data_after(segment: Segment, after_seq: int) -> bytes:
+    """These lines as they are in the file, if it has as many as it should: the caller sees. Raises the same."""
     wanted, rows = segment.last - after_seq, segment.last - segment.first + 1
     descriptor = os.open(segment.path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
@@ -106,8 +113,6 @@ def data_after(segment: Segment, after_seq: int) -> bytes:
             data = _of_whole(verified(segment, pread_all(descriptor, segment.length, 0)), wanted, rows)
     finally:
         os.close(descriptor)
-    if not data.endswith(b"\n") or data.count(b"\n") != wanted:
-        raise damage(segment)
     return data
 
 
@@ -193,12 +198,11 @@ def seal(paths: SessionPaths, position: Position) -> None:
 
 def _decoded(segment: Segment, first_seq: int, data: bytes, session_id: str) -> list[Envelope]:
     """The rows of these lines, all checked."""
-    lines = data.count(b"\n")
     try:
         rows = decode_rows(data)
     except InvalidEvent as error:
         raise damage(segment) from error
-    if [row.seq for row in rows] != list(range(first_seq, first_seq + lines)):
+    if [row.seq for row in rows] != list(range(first_seq, first_seq + len(rows))):
         raise damage(segment)
     strangers = [row for row in rows if row.session_id != session_id]
     if strangers:

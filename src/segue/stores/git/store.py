@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from segue.errors import SessionNotFound, StorageError
 from segue.events.envelope import Envelope
-from segue.stores.admission import check_digest, check_folder, no_session
+from segue.stores.admission import check_cache, check_digest, check_folder, no_session
 from segue.stores.git import blobs, caches, layout, marks
 from segue.stores.git.committer import Committer
 from segue.stores.git.faults import naming
@@ -175,11 +175,13 @@ class GitStore:
             return blobs.get(paths, folder, check_digest(digest))
 
     def read_cache(self, session_id: str, name: str) -> bytes:
-        return caches.read(self._session(session_id).paths, name)
+        return caches.read(self._session(session_id).paths, check_cache(name))
 
     def write_cache(self, session_id: str, name: str, data: bytes, *, append: bool) -> None:
+        paths = self._session(session_id).paths
+        check_cache(name)
         if not self._closed:
-            caches.write(self._session(session_id).paths, name, data, append=append)
+            caches.write(paths, name, data, append=append)
 
     def commit(self, session_id: str, message: str) -> None:
         session = self._sessions.get(session_id) or self._session(

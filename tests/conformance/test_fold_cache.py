@@ -1,0 +1,71 @@
+"""A reminder: what was saved by one version of the fold must not be believed by another."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from segue.events import Envelope
+from segue.events.codec import decode_row, encode_row
+from segue.fold import CallGraph, Conversation, Turns
+from segue.fold.path import active_path
+from segue.journal import cache
+from segue.stores.memory import MemoryStore
+
+HERE = Path(__file__).parent
+DIGESTS = {1: "91c6aaac7bc2dc14ada1a574478d1bf61e9b56e985680d3473af207295f5c64e"}
+
+
+def journals() -> list[list[Envelope]]:
+    cases = [
+        json.loads(line)["rows"]
+        for name in ("scenarios.jsonl", "journals.jsonl")
+        for line in (HERE / "fold" / name).read_text(encoding="utf-8").splitlines()
+    ]
+    stored = [
+        [
+            decode_row(
+                encode_row(Envelope(f"evt_{seq}", "ses", "dep", seq, kind, payload, "2026-01-01T00:00:00Z"))
+            )
+            for seq, (kind, payload) in enumerate(rows, 1)
+            if isinstance(payload, dict)
+        ]
+        for rows in cases
+    ]
+    corpus = (HERE.parent / "corpus" / "v1.jsonl").read_bytes().splitlines()
+    return [*stored, [decode_row(line) for line in corpus]]
+
+
+def saved(cls: type[Any], journal: list[Envelope]) -> bytes:
+    """The record of the whole journal, and that of its second half."""
+    store = MemoryStore()
+    store.create("ses")
+    file, view, path = (
+        cache.Cache(store, "ses", cls),
+        cls(),
+        active_path(journal) if cls is Conversation else journal,
+    )
+    for row in path:
+        view.apply(row)
+        if row.seq == len(journal) // 2:
+            file.note(view, row)
+    file.note(view, journal[-1])
+    file.write()
+    return store.read_cache("ses", cls.__name__.lower())
+
+
+def test_what_is_saved_of_known_journals_changes_only_together_with_the_version() -> None:
+    """When this fails: if rows fold to something else now, or are saved in another form, raise `cache.VERSION`;
+    then write the new digest down. Old digests stay, so that no version is used again."""
+    digest = hashlib.sha256()
+    for journal in journals():
+        for cls in (Conversation, CallGraph, Turns):
+            digest.update(saved(cls, journal))
+    assert DIGESTS[cache.VERSION] == digest.hexdigest()
+
+
+def test_no_two_versions_are_the_same() -> None:
+    assert len(set(DIGESTS.values())) == len(DIGESTS)
+    assert max(DIGESTS) == cache.VERSION
