@@ -21,12 +21,17 @@ def check_complete(git: Path) -> None:
     """
     database, objects = pygit2.Odb(str(git / "objects")), Objects(git / "objects", {})
     head = read_branch(git)
-    waiting, seen = [head] if head is not None else [], set[str]()
+    waiting, seen = (
+        [head] if head is not None else [],
+        set[str](),
+    )  # a tree has most entries in common with another
     while waiting:
         oid = waiting.pop()
-        if oid in seen or not _is_loose(git, oid, database):
+        if oid in seen:
             continue
         seen.add(oid)
+        if not _is_loose(git, oid, database):
+            continue
         kind, data = objects.read_any(oid)
         if kind == ObjectType.COMMIT:
             lines = data.decode("utf-8", "replace").partition("\n\n")[0].splitlines()
@@ -35,8 +40,9 @@ def check_complete(git: Path) -> None:
         for mode, child in parse_tree(data).values():
             if mode == DIRECTORY:
                 waiting.append(child.hex())
-            else:
-                _is_loose(git, child.hex(), database)
+            elif (file := child.hex()) not in seen:
+                seen.add(file)
+                _is_loose(git, file, database)
 
 
 def _is_loose(git: Path, oid: str, database: pygit2.Odb) -> bool:
