@@ -34,10 +34,13 @@
     │   ├── InvalidReply              the reply is not one of the choices, or not of the schema
     │   └── StepLimit                 the model went on calling tools
     ├── InvalidArguments              a model's arguments for a tool do not fit; the text is for the model
+    ├── ToolFailed                    a tool did not do what it was called for; the text is what the model is told
+    │   └── ToolDenied                a reviewer refused the call
+    ├── HandlerError                  a handler yielded what it may not
     └── UsageError                    the caller's words are off (exit code 2)
 
-Signals are not errors: `Suspended` and `Cancelled` derive from BaseException, so that `except Exception`
-in a user's code does not swallow them.
+Signals are not errors: `Suspended` (with `ApprovalRequired`) and `Cancelled` derive from BaseException, so that
+`except Exception` in a user's code does not swallow them.
 """
 
 from __future__ import annotations
@@ -263,6 +266,24 @@ class InvalidArguments(SegueError):
         self.problems = problems or []
 
 
+class ToolFailed(SegueError):
+    """Its text is what the model is told: the tool raised, took too long, is not there, or its arguments do not fit."""
+
+    code = "tool_failed"
+
+
+class ToolDenied(ToolFailed):
+    """A reviewer denied the call; it did not run."""
+
+    code = "tool_denied"
+
+
+class HandlerError(SegueError):
+    """A handler yielded something else than an event it may yield, or anything after the end or a suspension."""
+
+    code = "handler_error"
+
+
 class StepLimit(ModelError):
     """The model was called as often as `exec` allows, and still wanted to call tools instead of answering."""
 
@@ -279,6 +300,16 @@ class Suspended(BaseException):
     def __init__(self, session_id: str, wait_ids: list[str]) -> None:
         super().__init__(f"session {session_id} waits for {', '.join(wait_ids)}")
         self.session_id, self.wait_ids = session_id, wait_ids
+
+
+class ApprovalRequired(Suspended):
+    """Signal: a call waits for an approval. `name`, `arguments` (a JSON value) and `tool_call_id` say which."""
+
+    def __init__(
+        self, session_id: str, wait_ids: list[str], *, tool_call_id: str, name: str, arguments: object
+    ) -> None:
+        super().__init__(session_id, wait_ids)
+        self.tool_call_id, self.name, self.arguments = tool_call_id, name, arguments
 
 
 class Cancelled(BaseException):

@@ -155,7 +155,7 @@ class Call:
         if caller:
             self._turn.begin(started)
             return None
-        if known is not None:  # what it was asked is in the conversation
+        if known is not None or self._turn.handled:  # what it was asked is in the conversation
             return self._turn.submit(started)
         return self._turn.submit_exchange(direct_call(asked(frame.arguments)), started)
 
@@ -178,7 +178,7 @@ class Call:
     def _completed(self) -> list[Event]:
         recorded = json_or_reason(self.result)
         ended = CallEnded(node_id=self._frame.node_id, status="completed", result=recorded)
-        return [ended] if self._frame.caller else [ended, *reply_rows(recorded)]
+        return [ended] if self._frame.caller or self._turn.handled else [ended, *reply_rows(recorded)]
 
     def _leave(self) -> None:
         self._entered.__exit__(None, None, None)

@@ -97,6 +97,10 @@ class Conversation:
         """How many messages there are. Costs what changed since the last reading."""
         return len(self._history)
 
+    def answered_length(self) -> int:
+        """`len`, without a last message that has a call without a result, and what follows it."""
+        return self._history.answered_length()
+
     @property
     def pending_tool_calls(self) -> list[dict[str, Any]]:
         """Payloads of the approval requests that wait, in the order of their calls."""

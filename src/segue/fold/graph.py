@@ -87,6 +87,10 @@ class CallGraph:
     def get(self, node_id: str) -> Node | None:
         return self.nodes.get(node_id)
 
+    def tool_call(self, call_id: str) -> Node | None:
+        """The nearest tool call of that id: the only one that a result can belong to."""
+        return self.nodes.get(self._tools.get(call_id, ""))
+
     def children(self, node_id: str) -> list[Node]:
         """Calls made by that call, in the order they started; of "" the root calls."""
         return [self.nodes[child] for child in self._children.get(node_id, ())]

@@ -178,6 +178,11 @@ class History:
         self._render()
         return self.frozen.count() + len(self._rendered)
 
+    def answered_length(self) -> int:
+        self._render()
+        last = self.entries[-1] if self.entries else None
+        return last.offset if last is not None and last.is_open else len(self._rendered)
+
     def messages(self, start: int) -> list[Message]:
         """The messages from a position on (negative: counted from the end). All theirs to change."""
         self._render()

@@ -28,6 +28,21 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str = ""
 
 
+class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call without a result."""
+
+    id: str
+    name: str
+    arguments: Any = None
+    """Shared with the envelope: never change it."""
+    called_by: str = ""
+    """As of a `Wait`."""
+    turn_id: str = ""
+    asked: bool = False
+    """Whether an approval was asked for."""
+    started: bool = False
+
+
 class Waits:
     """Incremental: `apply` rows in order; `open` answers in O(open waits).
 
@@ -42,8 +57,7 @@ class Waits:
         self._questions: dict[str, Wait] = {}
         self._unknown: dict[str, Wait] = {}
         self._started: dict[str, Wait] = {}
-        self._calls: dict[str, tuple[str, Any]] = {}
-        """Name and arguments of the tool calls without a result."""
+        self._calls: dict[str, OpenCall] = {}
         self._conversations: dict[str | None, Conversation] = {None: Conversation()}
         """By node: who may say that a conversation left its pending call behind."""
 
@@ -61,6 +75,10 @@ class Waits:
         approvals = [wait for wait in self._approvals.values() if self._is_pending(wait)]
         found = [*approvals, *self._questions.values(), *self._unknown.values()]
         return sorted(found, key=lambda wait: wait.seq)
+
+    def open_calls(self, turn_id: str) -> list[OpenCall]:
+        """The tool calls of a turn that have no result, in the order they were made."""
+        return [call for call in self._calls.values() if call.turn_id == turn_id]
 
     def get(self, wait_id: str) -> Wait | None:
         """The open wait of that tool call or question."""
@@ -90,7 +108,18 @@ class Waits:
     def _tool_call(self, envelope: Envelope, payload: Payload) -> None:
         call_id = text_or(payload.get("tool_call_id"))
         if call_id:
-            self._calls[call_id] = (text_or(payload.get("name")), payload.get("arguments"))
+            known = self._calls.pop(call_id, None)
+            if known is not None and known.turn_id != self._turn_id:
+                known = None
+            self._calls[call_id] = OpenCall(
+                id=call_id,
+                name=text_or(payload.get("name")),
+                arguments=payload.get("arguments"),
+                called_by=text_or(payload.get("called_by")),
+                turn_id=self._turn_id,
+                asked=envelope.type == "TOOL_APPROVAL_REQUIRED" or (known is not None and known.asked),
+                started=known is not None and known.started,
+            )
 
     def _approval_required(self, envelope: Envelope, payload: Payload) -> None:
         self._tool_call(envelope, payload)
@@ -104,6 +133,9 @@ class Waits:
         self._approvals.pop(wait.id, None)
         if wait.id and payload.get("idempotent") is not True:
             self._started[wait.id] = wait
+        call = self._calls.get(wait.id)
+        if call is not None:
+            self._calls[call.id] = msgspec.structs.replace(call, started=True)
 
     def _tool_result(self, envelope: Envelope, payload: Payload) -> None:
         call_id = text_or(payload.get("tool_call_id"))
@@ -158,13 +190,13 @@ class Waits:
 
     def _tool_wait(self, kind: str, envelope: Envelope, payload: Payload) -> Wait:
         call_id = text_or(payload.get("tool_call_id"))
-        name, arguments = self._calls.get(call_id, ("", None))
+        call = self._calls.get(call_id)
         called_by = text_or(payload.get("called_by"))
         return Wait(
             kind=kind,
             id=call_id,
-            name=name,
-            arguments=arguments,
+            name=call.name if call else "",
+            arguments=call.arguments if call else None,
             called_by=called_by,
             seq=envelope.seq,
             turn_id=self._turn_id,

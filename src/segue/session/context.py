@@ -176,7 +176,8 @@ class session_context:
         )
         turn.wait_seconds, turn.enter_call = self._wait, enter_call
         if known is not None:
-            turn.replay = Replay(journal.read(known.started_seq - 1), turn_id)
+            turn.handled = known.reason.get("kind") == "user_message"
+            turn.replay = Replay(journal.read(known.started_seq - 1), turn_id, handled=turn.handled)
             turn.reason = turn.replay.reason()
         return turn
 

@@ -30,11 +30,13 @@ def reply_rows(result: Any) -> list[Event]:
 
 
 class bare_exchange:
-    """`async with`: makes a model call outside any agentic call an exchange; inside one it does nothing. `recorded` is
-    its first call, where the turn runs again: then the record has the question, and perhaps the reply."""
+    """`async with`: makes a model call outside any agentic call an exchange; inside one, and in a handler, it does
+    nothing. `recorded` is its first call, where the turn runs again: then the record has the question, and perhaps
+    the reply."""
 
     def __init__(self, turn: Turn, caller: str, asked: Any, recorded: Node | None) -> None:
-        self._turn, self._bare, self._asked, self._recorded = turn, not caller, asked, recorded
+        self._turn, self._asked, self._recorded = turn, asked, recorded
+        self._bare = not (caller or turn.handled)
         self.result: Any = None
 
     async def __aenter__(self) -> bare_exchange:

@@ -1,15 +1,32 @@
-"""What a dead writer left behind is closed here, by whoever gets the lease next."""
+"""What a dead writer left behind is closed here, by whoever gets the lease next; and what an old turn still waits for,
+when somebody starts a new one."""
 
 from __future__ import annotations
 
 import contextlib
 
-from segue.errors import SegueError
-from segue.events.facts import CallEnded, Event, SessionError
+from segue.errors import SegueError, StaleWriter
+from segue.events.facts import (
+    CallEnded,
+    CallResolved,
+    Event,
+    SessionError,
+    ToolApprovalDenied,
+    ToolResult,
+    TurnCancelled,
+)
 from segue.fold.graph import CallGraph
-from segue.fold.turns import Turns
+from segue.fold.turns import SETTLED, Turn, Turns
+from segue.fold.waits import OpenCall, Waits
 from segue.journal import Journal
 from segue.stores.protocol import Lease
+
+NEVER_STARTED = "This call was not run: the process that was to run it ended before."
+LEFT_BEHIND = "This call was not run: a new message came before it was decided on."
+SKIPPED = "It was interrupted; nobody knows whether it took effect. It was not done again."
+"""What the model is told of a call of unknown outcome that is left at that."""
+SUPERSEDED = "superseded"
+"""The reason of decisions that nobody made: a new turn began while the call waited."""
 
 
 def needs_recovery(journal: Journal) -> bool:
@@ -19,7 +36,8 @@ def needs_recovery(journal: Journal) -> bool:
 
 
 def recover(journal: Journal, lease: Lease) -> bool:
-    """Close the turn of a writer that died: its running calls and then the turn itself become `interrupted`.
+    """Close the turn of a writer that died: its running calls and then the turn itself become `interrupted`. Tool calls
+    of the conversation that were never started are answered so.
 
     Holding the lease proves that no living writer is touched. Returns whether there was anything to close.
     """
@@ -28,12 +46,34 @@ def recover(journal: Journal, lease: Lease) -> bool:
         return False
     with journal.viewing(CallGraph) as graph:
         running = graph.running()
-    rows: list[Event] = [CallEnded(node_id=node.id, status="interrupted") for node in running]
+    with journal.viewing(Waits) as waits:
+        calls = waits.open_calls(last.turn_id)
+    never = [call for call in calls if not (call.called_by or call.started or call.asked)]
     message = "the process that ran this turn ended before the turn did"
     journal.append(
-        *rows, SessionError(message=message, code="interrupted", turn_id=last.turn_id), lease=lease
+        *(_not_run(call, NEVER_STARTED) for call in never),
+        *(CallEnded(node_id=node.id, status="interrupted") for node in running),
+        SessionError(message=message, code="interrupted", turn_id=last.turn_id),
+        lease=lease,
     )
     return True
+
+
+def supersede(journal: Journal, lease: Lease, turn_id: str) -> None:
+    """A new turn begins: what an earlier one waits for is not to be decided any more. Its open approvals are denied,
+    calls of unknown outcome are left at that, both and all that never started are answered so; and it is cancelled,
+    which closes its questions.
+
+    Written only onto the very state that was looked at: a decision that is faster counts, and its call is answered.
+    """
+    while True:
+        last = journal.last_seq
+        rows = [row for turn in _waiting(journal, turn_id) for row in _superseded(journal, turn)]
+        if not rows:
+            return
+        with contextlib.suppress(StaleWriter):
+            journal.append(*rows, lease=lease, expected_seq=last)
+            return
 
 
 def close_dead_turn(journal: Journal, source: str) -> None:
@@ -51,3 +91,35 @@ def close_dead_turn(journal: Journal, source: str) -> None:
             recover(journal, lease)
         finally:
             journal.release(lease)
+
+
+def _waiting(journal: Journal, turn_id: str) -> list[Turn]:
+    """Other turns that are suspended, or that something is still open of."""
+    turns, last = journal.view(Turns), journal.view(Turns).last
+    with journal.viewing(Waits) as waits:
+        named = [wait.turn_id for wait in waits.open]
+    suspended = [last.turn_id] if last is not None and last.status == "suspended" else []
+    found = (turns.get(name) for name in dict.fromkeys([*named, *suspended]) if name != turn_id)
+    return [turn for turn in found if turn is not None and turn.status not in SETTLED]
+
+
+def _superseded(journal: Journal, turn: Turn) -> list[Event]:
+    with journal.viewing(Waits) as waits:
+        kinds = {wait.id: wait.kind for wait in waits.open if wait.turn_id == turn.turn_id}
+        calls = waits.open_calls(turn.turn_id)
+    return [
+        *(_closed(wait_id, kind) for wait_id, kind in kinds.items() if kind != "question"),
+        *(_not_run(call, LEFT_BEHIND) for call in calls if not call.started),
+        *(_not_run(call, SKIPPED) for call in calls if kinds.get(call.id) == "unknown_outcome"),
+        TurnCancelled(turn_id=turn.turn_id, reason=SUPERSEDED),
+    ]
+
+
+def _closed(wait_id: str, kind: str) -> Event:
+    if kind == "approval":
+        return ToolApprovalDenied(tool_call_id=wait_id, reason=SUPERSEDED)
+    return CallResolved(call_id=wait_id, action="skip", by=SUPERSEDED)
+
+
+def _not_run(call: OpenCall, why: str) -> ToolResult:
+    return ToolResult(tool_call_id=call.id, result=why, is_error=True, called_by=call.called_by)

@@ -46,15 +46,18 @@ class _Group(msgspec.Struct):
 class Replay:
     """Of one turn. Thread-safe. One without recorded calls answers nothing, at no cost."""
 
-    def __init__(self, rows: Iterable[Envelope] = (), turn_id: str = "") -> None:
+    def __init__(self, rows: Iterable[Envelope] = (), turn_id: str = "", *, handled: bool = False) -> None:
+        self._handled = handled
+        """Whether a handler runs the turn: it is invoked again, for another reason perhaps, so its own calls may come
+        in any order or not at all."""
         self.decisions: dict[str, Decision] = {}
         """Tool call or question id -> the first decision since it was asked for last."""
         self.resolutions: dict[str, Decision] = {}
         """Tool call id -> the first CALL_RESOLVED since it was started last."""
-        self.asked: set[str] = set()
-        """Ids of the tool calls that an approval was asked for."""
-        self.started: set[str] = set()
-        """Ids of the tool calls that were started."""
+        self._asked: dict[str, int] = {}
+        """Tool call id -> seq at which an approval was asked for last."""
+        self._started: dict[str, int] = {}
+        """Tool call id -> seq at which it was started last."""
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, list[_Group]] = {}
         """By caller, in order; what is used up is dropped."""
@@ -76,9 +79,26 @@ class Replay:
         """The recorded call of that id."""
         return self._nodes.get(node_id)
 
+    def asked(self, call: Node, call_id: str) -> bool:
+        """Whether an approval was asked for this use of the id."""
+        return self._asked.get(call_id, 0) >= call.seq
+
+    def started(self, call: Node, call_id: str) -> bool:
+        """Whether an earlier attempt started this use of the id."""
+        return self._started.get(call_id, 0) >= call.seq
+
+    def decision(self, call: Node | None, call_id: str) -> Decision | None:
+        """What was said to this use of the id: a decision opens or closes no later one."""
+        found = self.decisions.get(call_id)
+        return found if found is not None and call is not None and found.seq > call.seq else None
+
     def reason(self) -> dict[str, Any]:
         """Why the turn runs again: the last decision on what it waited for; without one, it is recovered."""
-        mine = [decision for wait, decision in self.decisions.items() if wait in self._nodes]
+        mine = [
+            decision
+            for wait, decision in self.decisions.items()
+            if wait in self._nodes or wait in self._asked
+        ]
         last = max(mine, key=lambda decision: decision.seq, default=None)
         if last is None:
             return {"kind": "recovery"}
@@ -86,7 +106,7 @@ class Replay:
             return {"kind": "question_answer", "question_id": last.payload["question_id"]}
         approved, approver = last.type == "TOOL_APPROVAL_GRANTED", last.payload.get("approver", "")
         said = {"approved": approved, **({"approver": approver} if approver else {})}
-        return {"kind": "approval_decision", "tool_call_id": last.payload["tool_call_id"], **said}
+        return {"kind": "approval_decision", "tool_call_id": last.payload["tool_call_id"], "decision": said}
 
     def take(self, caller: str, kind: str, name: str, arguments: Any) -> Node | None:
         """The recorded call that the program makes now; None when it is a new one.
@@ -122,7 +142,8 @@ class Replay:
         with self._lock:
             left = {
                 child.node.id: child.node
-                for groups in self._groups.values()
+                for caller, groups in self._groups.items()
+                if caller or not self._handled
                 for group in groups
                 for child in group.left
                 if child.node.status in TERMINAL
@@ -188,17 +209,17 @@ class Replay:
                 if node.kind != "tool":  # those are found by their id: the model's reply names it
                     children.setdefault(node.called_by, []).append(node)
         for caller, nodes in children.items():
-            self._groups[caller] = _groups(nodes)
+            self._groups[caller] = _groups(nodes, in_order=bool(caller) or not self._handled)
             self._starts[caller] = [node.seq for node in nodes]
 
-    def _asked(self, row: Envelope, payload: dict[str, Any]) -> None:
+    def _ask(self, row: Envelope, payload: dict[str, Any]) -> None:
         call_id = str(payload.get("tool_call_id"))
-        self.asked.add(call_id)
+        self._asked[call_id] = row.seq
         self.decisions.pop(call_id, None)
 
     def _start(self, row: Envelope, payload: dict[str, Any]) -> None:
         call_id = str(payload.get("tool_call_id"))
-        self.started.add(call_id)
+        self._started[call_id] = row.seq
         self.resolutions.pop(call_id, None)
 
     def _decided(self, row: Envelope, payload: dict[str, Any]) -> None:
@@ -210,7 +231,7 @@ class Replay:
 
 
 _WAITING = {
-    "TOOL_APPROVAL_REQUIRED": Replay._asked,
+    "TOOL_APPROVAL_REQUIRED": Replay._ask,
     "TOOL_APPROVAL_GRANTED": Replay._decided,
     "TOOL_APPROVAL_DENIED": Replay._decided,
     "QUESTION_ANSWERED": Replay._decided,
@@ -224,13 +245,13 @@ def key_of(kind: str, name: str, arguments: Any) -> str:
     return f"{kind} {digest_of('' if kind == 'model' else name, arguments)}"
 
 
-def _groups(nodes: list[Node]) -> list[_Group]:
+def _groups(nodes: list[Node], *, in_order: bool) -> list[_Group]:
     groups: list[_Group] = []
-    end = -1
+    end = -1 if in_order else ENDLESS
     for node in nodes:
         recorded = _Recorded(node, key_of(node.kind, node.name, node.arguments))
-        if node.seq > end:
-            groups.append(_Group([recorded], alone=True))
+        if node.seq > end or not groups:
+            groups.append(_Group([recorded], alone=in_order))
         else:
             groups[-1].left.append(recorded)
             groups[-1].alone = False

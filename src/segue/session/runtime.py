@@ -13,8 +13,9 @@ from segue.models.protocol import Model
 from segue.session import background
 from segue.session.ambient import current_call_id, require_writer
 from segue.session.exchange import bare_exchange
-from segue.session.model_call import ModelCall, Options, Reply
+from segue.session.model_call import ModelCall
 from segue.session.reply import Wanted, wanted_form
+from segue.session.sending import Options, Reply
 from segue.session.tool_calls import ToolCalls
 from segue.settings import load_settings
 from segue.tools.tool import Tool, toolset
@@ -27,7 +28,7 @@ NO_MODEL = (
 
 
 class ExecOptions(TypedDict, total=False):
-    """How a model is called. The defaults are those of `segue.session.model_call.Options`."""
+    """How a model is called. The defaults are those of `segue.session.sending.Options`."""
 
     on_text: Callable[[str], None] | None
     """Called with each piece of text as it streams, from another thread."""

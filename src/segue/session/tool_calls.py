@@ -5,22 +5,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from segue.errors import InvalidArguments, Suspended
-from segue.events.codec import encode_json
+from segue.errors import InvalidArguments, Suspended, ToolFailed
+from segue.events.codec import decode_json, encode_json
 from segue.events.facts import CallEnded, Event, ToolApprovalRequired, ToolResult, ToolStarted
 from segue.events.json_values import json_or_reason, to_json
-from segue.fold.graph import TERMINAL, Node
+from segue.fold.graph import TERMINAL, CallGraph, Node
 from segue.ids import utc_now
 from segue.models.protocol import ToolCallChunk
-from segue.session.model_call import Reply
 from segue.session.prompt import Message, text
+from segue.session.recovery import SKIPPED
 from segue.session.replay import Decision
-from segue.session.tool_running import ToolFailed, run_tool
+from segue.session.sending import Reply
+from segue.session.tool_running import run_tool
 from segue.session.turn import Frame, Turn
 from segue.tools.digest import digest_of
 from segue.tools.tool import Tool
@@ -54,7 +55,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class ToolCalls:
-    """The tools of one `exec`. With `own_loop`, async ones run on the caller's event loop."""
+    """The tools of one `exec`, or of a handler. With `own_loop`, async ones run on the caller's event loop."""
 
     def __init__(
         self, turn: Turn, caller: str, tools: Mapping[str, Tool[..., Any]], runtime: Any, *, own_loop: bool
@@ -63,28 +64,46 @@ class ToolCalls:
         self._runtime, self._own_loop = runtime, own_loop
 
     async def run(self, reply: Reply) -> list[Message]:
-        """The tool messages for the calls of a reply, in their order.
+        """The tool messages for the calls of a reply, in their order. What fails is told to the model, whatever it is.
+        Raises as `answers`."""
+        answers = await self.answers(reply.node_id, reply.calls)
+        return [
+            {"role": "tool", "tool_call_id": call.id, "content": text(answers[call.id].result)}
+            for call in reply.calls
+        ]
 
-        What fails is told to the model, whatever it is. A call that waits for somebody suspends the turn, once the
-        others are done: raises `Suspended`.
+    async def answers(self, owner: str, calls: Sequence[ToolCallChunk]) -> dict[str, Answer]:
+        """What becomes of calls that are in the record, by their ids. `owner` is the model call that made them, empty
+        for the conversation.
+
+        A call that waits for somebody suspends the turn, once the others are done: raises `Suspended`.
         """
-        states = {call.id: self._state(reply.node_id, call) for call in reply.calls}
+        states = {call.id: self._state(owner, call) for call in calls}
         running = [state for state in states.values() if isinstance(state, Ready)]
         if running:
             self._turn.check(self._caller)
-        await self._write(self._first_rows(reply.node_id, states))
-        given = await self._together(reply.node_id, running)
+        await self._write(self._first_rows(owner, states))
+        given = await self._together(owner, running)
         self._suspend([state for state in states.values() if isinstance(state, Waiting)])
-        answers = {call_id: state for call_id, state in states.items() if isinstance(state, Answer)} | given
-        return [
-            {"role": "tool", "tool_call_id": call_id, "content": text(answer.result)}
-            for call_id, answer in ((call.id, answers[call.id]) for call in reply.calls)
-        ]
+        return {call_id: state for call_id, state in states.items() if isinstance(state, Answer)} | given
+
+    def bound(self, name: str, arguments: str) -> Any:
+        """The arguments of such a call as JSON, as they would run; as they are where they do not fit."""
+        try:
+            return to_json(self._tools[name].bind(arguments))
+        except (KeyError, InvalidArguments):
+            return decode_json(arguments)
 
     # --- what becomes of a call ---
 
-    def _state(self, caller: str, call: ToolCallChunk) -> Ready | Answer | Waiting:
-        known = self._turn.replay.node(call.id)
+    def _known(self, call_id: str) -> Node | None:
+        """The turn's call of that id; ids that providers use again name the nearest one."""
+        with self._turn.journal.viewing(CallGraph) as graph:
+            node = graph.tool_call(call_id)
+        return node if node is not None and node.turn_id == self._turn.turn_id else None
+
+    def _state(self, owner: str, call: ToolCallChunk) -> Ready | Answer | Waiting:
+        known = self._known(call.id)
         if known is not None and known.status in TERMINAL:
             return Answer(known.result, is_error=known.status == "failed", recorded=True)
         tool = self._tools.get(call.name)
@@ -95,9 +114,10 @@ class ToolCalls:
             ready = Ready(call.id, tool, tool.bind(call.arguments))
         except InvalidArguments as error:
             return Answer(str(error), is_error=True)
-        if known is not None and call.id in self._turn.replay.started:
+        if known is not None and self._turn.replay.started(known, call.id):
             return self._started_before(ready, known)
-        return self._gated(caller, ready) if tool.gated(ready.arguments) else ready
+        decided = self._turn.replay.decision(known, call.id)
+        return self._gated(owner, ready, known) if decided or tool.gated(ready.arguments) else ready
 
     def _started_before(self, call: Ready, known: Node) -> Ready | Answer | Waiting:
         """It may have had its effect: only one that stopped at a wait of its own, or that is declared idempotent, is
@@ -107,26 +127,19 @@ class ToolCalls:
         if resolution is not None and action == "result":
             return Answer(resolution.payload.get("result"))
         if action == "skip":
-            return Answer(
-                "It was interrupted; nobody knows whether it took effect. It was not done again.",
-                is_error=True,
-            )
+            return Answer(SKIPPED, is_error=True)
         if action == "retry" or call.tool.idempotent or known.status == "suspended":
             return msgspec.structs.replace(call, attempt=known.attempt + 1)
         return Waiting(call.id)
 
-    def _gated(self, caller: str, call: Ready) -> Ready | Answer | Waiting:
-        decision = self._turn.replay.decisions.get(call.id)
+    def _gated(self, owner: str, call: Ready, known: Node | None) -> Ready | Answer | Waiting:
+        decision = self._turn.replay.decision(known, call.id)
         if decision is None:
-            known = self._turn.replay.node(call.id)
-            asked = known is not None and call.id in self._turn.replay.asked
-            return Waiting(call.id, None if asked else self._question(caller, call))
+            asked = known is not None and self._turn.replay.asked(known, call.id)
+            return Waiting(call.id, None if asked else self._question(owner, call))
         if decision.type == "TOOL_APPROVAL_DENIED":
-            words = decision.payload.get("reason")
-            return Answer(
-                f"The reviewer denied this call; it did not run.{f' {words}' if words else ''}", is_error=True
-            )
-        return self._granted(call, decision) or Waiting(call.id, self._question(caller, call))
+            return Answer(denial(decision), is_error=True)
+        return self._granted(call, decision) or Waiting(call.id, self._question(owner, call))
 
     def _granted(self, call: Ready, grant: Decision) -> Ready | None:
         """The call as it was granted; None when the grant is for something else, or too old."""
@@ -232,6 +245,12 @@ class ToolCalls:
     def _key(self, call_id: str) -> str:
         """The same for every attempt of a call, and for no other call."""
         return hashlib.sha256(f"{self._turn.session_id}\0{call_id}".encode()).hexdigest()[:32]
+
+
+def denial(decision: Decision) -> str:
+    """What the model is told of a denied call."""
+    words = decision.payload.get("reason")
+    return f"The reviewer denied this call; it did not run.{f' {words}' if words else ''}"
 
 
 def _digest(call: Ready) -> str:

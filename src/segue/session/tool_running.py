@@ -8,13 +8,10 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from segue.errors import ToolFailed
 from segue.session import background
 from segue.session.turn import Frame, Turn, error_text
 from segue.tools.tool import Tool
-
-
-class ToolFailed(Exception):
-    """Its text is what the model is told."""
 
 
 async def run_tool(

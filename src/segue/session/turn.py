@@ -31,7 +31,7 @@ from segue.fold.conversation import Conversation, fold
 from segue.fold.graph import CallGraph, Node
 from segue.ids import new_id
 from segue.journal import Journal
-from segue.session.recovery import recover
+from segue.session.recovery import recover, supersede
 from segue.session.replay import Replay
 from segue.stores.protocol import Lease
 
@@ -86,6 +86,10 @@ class Turn:
         """What earlier attempts of this turn recorded."""
         self.reason: dict[str, Any] = {"kind": "direct_call"}
         """Why this attempt runs, where no root call says it."""
+        self.handled = False
+        """Whether a handler runs it: the conversation is what the handler yields, and its calls are no exchanges."""
+        self.invocation_id = ""
+        """Of the last INVOCATION_STARTED."""
         self._waits: list[str] = []
         self._suspended: set[str] = set()
         """Calls that a wait has stopped: whatever they give after that is discarded."""
@@ -145,8 +149,11 @@ class Turn:
         if self._lease is None:
             self._lease = self.journal.acquire(holder=self.source, wait=self.wait_seconds)
             recover(self.journal, self._lease)
+            if self.attempt == 1:
+                supersede(self.journal, self._lease, self.turn_id)
+        self.invocation_id = new_id("inv")
         return InvocationStarted(
-            invocation_id=new_id("inv"),
+            invocation_id=self.invocation_id,
             turn_id=self.turn_id,
             reason=reason,
             agent_id=self.agent_id,
@@ -198,14 +205,15 @@ class Turn:
             return found
 
     def history_length(self) -> int:
-        """How many messages the conversation holds now."""
+        """How many messages the conversation holds now, without a last one whose calls are not all answered."""
         with self.journal.viewing(Conversation) as conversation:
-            return len(conversation)
+            return conversation.answered_length()
 
     def history_before(self, node: Node) -> int:
         """How many messages it held before the exchange that this recorded root call began."""
         rows = itertools.takewhile(lambda row: row.seq < node.seq, self.journal.read())
-        return max(len(fold(rows)) - 1, 0)
+        before = fold(rows).answered_length()
+        return before if self.handled else max(before - 1, 0)
 
     # --- waits and interruptions ----------------------------------------------------------------------------------
 

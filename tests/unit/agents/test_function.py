@@ -331,7 +331,7 @@ def test_a_schema_gives_a_typed_value(db: SessionDB) -> None:
 def test_passing_failures_are_retried_and_what_stays_is_raised(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("segue.session.model_call.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("segue.session.sending.FIRST_PAUSE", 0.0)
     busy = {"error": {"type": "rate_limited", "message": "slow down", "retry_after": 0}}
     run = outline.run("x", runtime=Runtime(Scripted([busy, busy, "ok"])))
     assert run.value == "ok"
