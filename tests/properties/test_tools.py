@@ -3,6 +3,7 @@ schema admits the JSON. Of random text: it is bound, or refused with `InvalidArg
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
 import decimal
@@ -39,6 +40,15 @@ class Point:
     label: str | None = None
 
 
+@dataclasses.dataclass
+class Derived:
+    size: int
+    double: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.double = 2 * self.size
+
+
 @dataclasses.dataclass(frozen=True)
 class Tree:
     value: int
@@ -61,7 +71,7 @@ class Shape(msgspec.Struct, tag=True, rename="camel", frozen=True):
 
 
 class Model(pydantic.BaseModel):
-    size: int
+    size: int = pydantic.Field(alias="theSize")
     names: list[str] = []
 
 
@@ -90,6 +100,7 @@ SIMPLE = [
     Typed(datetime.time, st.times()),
     Typed(datetime.timedelta, st.timedeltas(datetime.timedelta(-1000), datetime.timedelta(1000))),
     Typed(uuid.UUID, st.uuids()),
+    Typed(bytes, st.binary(max_size=8)),
     Typed(decimal.Decimal, st.decimals(allow_nan=False, allow_infinity=False)),
     Typed(pathlib.Path, text.map(pathlib.Path).filter(lambda path: "\0" not in str(path))),
     Typed(Color, st.sampled_from(Color)),
@@ -97,10 +108,11 @@ SIMPLE = [
 ]
 HASHABLE = [*SIMPLE, Typed(Point, points), Typed(Shape, st.builds(Shape, integers, points))]
 CLASSES = [
+    Typed(Derived, st.builds(Derived, integers)),
     Typed(Tree, trees),
     Typed(Film, st.fixed_dictionaries({}, optional={"title": text, "year": integers})),
     Typed(Span, st.builds(Span, st.dates(), st.none() | st.dates())),
-    Typed(Model, st.builds(Model, size=integers, names=st.lists(text, max_size=2))),
+    Typed(Model, st.builds(Model, theSize=integers, names=st.lists(text, max_size=2))),
 ]
 ANYTHING = Typed(
     Any,
@@ -173,12 +185,16 @@ def calls(draw: st.DrawFn) -> tuple[Tool[..., Any], dict[str, Any], dict[str, An
 
 
 def as_objects(value: Any) -> Any:
-    """With named tuples as the objects that a model writes, not as the arrays that Segue's own encoder makes."""
+    """As a model writes it, where Segue's own encoder writes another form."""
     if isinstance(value, dict):
         return {name: as_objects(item) for name, item in value.items()}
     if isinstance(value, Span):
         return value._asdict()
-    return type(value)(map(as_objects, value)) if isinstance(value, (list, tuple)) else value
+    if isinstance(value, Derived):
+        return {"size": value.size}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return type(value)(map(as_objects, value)) if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
 @given(calls())

@@ -215,7 +215,7 @@ def _parts_of(value: Any) -> Callable[[Any], Any] | None:
     if _declares(cls, "__dataclass_fields__"):
         return _dataclass
     if _declares(cls, "model_dump"):
-        return lambda model: dict(model.model_dump())
+        return lambda model: dict(model.model_dump(by_alias=True))  # as its JSON schema names them
     return None
 
 

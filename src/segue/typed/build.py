@@ -28,13 +28,13 @@ from segue.typed.forms import (
     Anything,
     Described,
     Form,
+    How,
     Indescribable,
     Later,
     Limited,
     Named,
     OneOf,
     Union,
-    converted,
 )
 from segue.typed.records import Field, Record
 from segue.typed.scalars import SCALARS, Scalar
@@ -55,7 +55,7 @@ def json_default(form: Form, default: Any) -> Any:
     """A default as the schema can say it; UNSET for one that has no JSON form."""
     try:
         image = to_json(default._asdict() if hasattr(default, "_asdict") else default)
-        made = converted(form, image, lenient=False)
+        made = form.convert(image, "", How(lenient=False, recorded=False))
         same = made == (list(default) if isinstance(made, list) else default)
     except Exception:  # whatever a value's own methods raise: the schema then says nothing of it
         return msgspec.UNSET
@@ -210,6 +210,7 @@ class Forms:
             description=doc.text,
             tag=parts.tag,
             positional=parts.positional,
+            derived=parts.derived,
         )
 
     def _field(self, cls: type, part: Part, said: dict[str, str], scope: Scope) -> Field:

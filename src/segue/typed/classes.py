@@ -26,7 +26,9 @@ class Parts(msgspec.Struct, frozen=True):
     make: Callable[[dict[str, Any]], Any]
     tag: tuple[str, Any] | None = None
     positional: bool = False
-    """A list of the values in order is taken as well."""
+    """Segue's own encoder writes a list of the values in order."""
+    derived: frozenset[str] = frozenset()
+    """Keys that the class fills in itself: Segue's own encoder writes them, nobody reads them."""
 
 
 def parts_of(cls: type, scope: Scope) -> Parts | None:
@@ -55,21 +57,17 @@ def _typed_dict(cls: Any, scope: Scope) -> Parts:
 
 def _dataclass(cls: Any, scope: Scope) -> Parts:
     hints = scope.hints(cls)
-    parts = []
+    parts, derived = [], frozenset(field.name for field in dataclasses.fields(cls) if not field.init)
     for name, field in cls.__dataclass_fields__.items():
         annotation = hints[name]
-        if (
-            not field.init
-            or typing.get_origin(annotation) is typing.ClassVar
-            or annotation is typing.ClassVar
-        ):
+        if name in derived or typing.ClassVar in (annotation, typing.get_origin(annotation)):
             continue
         if isinstance(annotation, dataclasses.InitVar):
             annotation = annotation.type
         default = msgspec.UNSET if field.default is dataclasses.MISSING else field.default
         required = default is msgspec.UNSET and field.default_factory is dataclasses.MISSING
         parts.append(Part(name, name, annotation, required, default))
-    return Parts(parts, lambda values: cls(**values))
+    return Parts(parts, lambda values: cls(**values), derived=derived)
 
 
 def _named_tuple(cls: Any, scope: Scope) -> Parts:

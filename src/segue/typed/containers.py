@@ -82,7 +82,7 @@ class Mapping:
         gathering, made = Gathering(), {}
         for name, part in value.items():
             place = member(at, name)
-            key = gathering.convert(self._key, name, f"the key of {place}", How(seen=how.seen))
+            key = gathering.convert(self._key, name, f"the key of {place}", How(recorded=how.recorded))
             made[key] = gathering.convert(self._item, part, place, how)
         gathering.finish()
         if len(made) < len(value):

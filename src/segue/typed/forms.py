@@ -39,13 +39,17 @@ class Misfits(Exception):
 class How:
     """One conversion: its degree, and what is known already of the values in it."""
 
-    def __init__(self, *, lenient: bool = True, seen: dict[Any, Any] | None = None) -> None:
+    def __init__(
+        self, *, lenient: bool = True, recorded: bool = True, seen: dict[Any, Any] | None = None
+    ) -> None:
         self.lenient = lenient
+        self.recorded = recorded
+        """Whether what Segue's own encoder writes is taken, where the schema has another form of it."""
         self.seen = {} if seen is None else seen
         """What each union made of each list and object: without it, unions in unions take exponential time."""
 
     def exact(self) -> How:
-        return How(lenient=False, seen=self.seen)
+        return How(lenient=False, recorded=self.recorded, seen=self.seen)
 
 
 class Form(Protocol):

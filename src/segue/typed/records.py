@@ -36,11 +36,12 @@ class Record:
         description: str = "",
         tag: tuple[str, Any] | None = None,
         positional: bool = False,
+        derived: frozenset[str] = frozenset(),
         what: str = "key",
     ) -> None:
         self.name, self.fields = name, list(fields)
         self._make, self._description, self._tag = make, description, tag
-        self._positional, self._what = positional, what
+        self._positional, self._derived, self._what = positional, derived, what
         self._by_key = {field.key: field for field in self.fields}
         self.expected = f"an object with {', '.join(self._by_key)}" if self._by_key else "an empty object"
 
@@ -63,7 +64,7 @@ class Record:
 
     def convert(self, value: Any, at: str, how: How) -> Any:
         value = opened(value, how)
-        if self._positional and isinstance(value, list) and len(value) <= len(self.fields):
+        if self._positional and how.recorded and isinstance(value, list) and len(value) <= len(self.fields):
             value = dict(zip(self._by_key, value, strict=False))
         if not isinstance(value, dict):
             refuse(at, self.expected, value)
@@ -84,7 +85,7 @@ class Record:
     def _make_fields(self, value: dict[str, Any], at: str, how: How) -> dict[str, Any]:
         gathering = Gathering()
         for key in value:
-            if key not in self._by_key:
+            if key not in self._by_key and not (how.recorded and key in self._derived):
                 gathering.lines.append(self._unknown(key, at))
         made = {}
         for field in self.fields:

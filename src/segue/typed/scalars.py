@@ -40,7 +40,7 @@ class Scalar:
 
     def convert(self, value: Any, at: str, how: How) -> Any:
         try:
-            return self._exact(value)
+            return self._exact(_recorded_bytes(value) if how.recorded else value)
         except _UNFIT:
             pass
         if how.lenient and self._loosened is not None:
@@ -57,6 +57,10 @@ class Scalar:
         if isinstance(made, decimal.Decimal) and not made.is_finite():
             raise ValueError(value)
         return made
+
+
+def _recorded_bytes(value: Any) -> Any:
+    return value["$bytes"] if isinstance(value, dict) and value.keys() == {"$bytes"} else value
 
 
 def _integer(value: Any) -> Any:

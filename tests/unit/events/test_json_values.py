@@ -197,7 +197,7 @@ def test_200_levels_are_converted_and_one_more_is_too_deep(wrap: Any) -> None:
 
 def test_an_endless_model_is_too_deep() -> None:
     class Endless:
-        def model_dump(self) -> dict[str, Any]:
+        def model_dump(self, *, by_alias: bool) -> dict[str, Any]:
             return {"next": Endless()}
 
     with pytest.raises(ValueTooDeep):
