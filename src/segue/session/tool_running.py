@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +47,7 @@ async def _on_this_loop(turn: Turn, tool: Tool[..., Any], arguments: dict[str, A
 def _in_thread(turn: Turn, tool: Tool[..., Any], arguments: dict[str, Any], frame: Frame) -> Any:
     with _no_exit(), turn.enter_call(frame):
         value = tool(**arguments)
-        return asyncio.run(_awaited(value)) if tool.is_async else value
+        return asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 import threading
 import time
@@ -239,6 +240,16 @@ def test_async_tools_of_aexec_run_on_the_callers_loop(db: SessionDB) -> None:
 def test_async_tools_of_exec_run_in_their_own_thread(db: SessionDB) -> None:
     assert ask(Scripted([calls(("shout", {"text": "hey"})), "done"]), [shout]) == "done"
     assert results(db) == ["HEY"]
+
+
+def test_what_a_tool_gives_to_await_is_awaited_also_where_it_does_not_look_async(db: SessionDB) -> None:
+    @functools.wraps(shout)
+    def logged(**given: Any) -> Any:
+        return shout(**given)
+
+    model = Scripted([calls(("shout", {"text": "a"})), "done"])
+    ask(model, [logged])
+    assert results(db) == ["A"]
 
 
 def test_a_tool_is_in_the_session_and_what_it_calls_is_under_it(db: SessionDB) -> None:
