@@ -21,10 +21,7 @@ def check_complete(git: Path) -> None:
     """
     database, objects = pygit2.Odb(str(git / "objects")), Objects(git / "objects", {})
     head = read_branch(git)
-    waiting, seen = (
-        [head] if head is not None else [],
-        set[str](),
-    )  # a tree has most entries in common with another
+    waiting, seen = [head] if head is not None else [], set[str]()
     while waiting:
         oid = waiting.pop()
         if oid in seen:
