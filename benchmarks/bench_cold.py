@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench_fold import tool_heavy, typical
-from harness import Row, medians
+from harness import Row, medians, scratch
 
 from segue.events import Event
 from segue.events.codec import decode_row, encode_payload
@@ -25,16 +23,13 @@ Turn = Callable[[int], list[Event]]
 
 
 def run(quick: bool) -> list[Row]:
-    folder = Path(tempfile.mkdtemp(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")))
-    try:
+    with scratch() as folder:
         return [
             row
             for turns in ((100, 1_000) if quick else (1_000, 5_000))
             for name, turn in (("typical", typical), ("tool-heavy", tool_heavy))
             for row in Long(folder / f"{name}{turns}", turn, turns).measured(name, 5 if quick else 11)
         ]
-    finally:
-        shutil.rmtree(folder)
 
 
 class Long:

@@ -1,4 +1,4 @@
-"""The session context, an agentic call, and opening a session cold."""
+"""The session context, and an agentic call."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from pathlib import Path
 from harness import Row, medians, scratch
 
 from segue.agents.function import agentic_function
-from segue.events.codec import decode_row, encode_row
-from segue.events.facts import Event, InvocationStarted, MessageDelta, MessageEnd, MessageStart, NoMoreActions
-from segue.fold.conversation import Conversation
 from segue.session.context import session_context
 from segue.session.db import SessionDB
 from segue.stores.git import GitStore
@@ -33,7 +30,6 @@ def _in_process(rounds: int, quick: bool) -> Iterator[Row]:
         db = SessionDB(GitStore(folder))
         yield _enter_and_leave(db, rounds)
         yield from _agentic_calls(db, folder, rounds, 2_000 if quick else 100_000)
-        yield _cold_open(db, rounds, 100 if quick else 1_000)
         db.close()
 
 
@@ -117,49 +113,3 @@ def _raw(folder: Path, count: int) -> None:
         os.write(descriptor, b"x" * 700)
         os.fdatasync(descriptor)
     os.close(descriptor)
-
-
-def chat_turn(number: int) -> list[Event]:
-    """50 rows: a question, a streamed answer of 46 deltas, the end."""
-    words = [
-        MessageDelta(message_id=f"m{number}", delta={"type": "text", "text": f"word {index} "})
-        for index in range(46)
-    ]
-    started = InvocationStarted(
-        invocation_id=f"inv{number}",
-        turn_id=f"turn{number}",
-        reason={"kind": "user_message", "input": f"question {number}"},
-    )
-    start, end = (
-        MessageStart(message_id=f"m{number}"),
-        MessageEnd(message_id=f"m{number}", finish_reason="stop"),
-    )
-    return [started, start, *words, end, NoMoreActions(turn_id=f"turn{number}")]
-
-
-def _cold_open(db: SessionDB, rounds: int, turns: int) -> Row:
-    """Open a session written before and fold its messages, beside decoding its rows from memory alone."""
-    db.create_session("long")
-    journal = db.journal("long")
-    lease = journal.acquire(holder="benchmark")
-    for future in [journal.submit(*chat_turn(number), lease=lease) for number in range(turns)]:
-        future.result()
-    journal.release(lease)
-    lines = [encode_row(envelope) for envelope in db.read("long")]
-    root = db.store.root  # type: ignore[attr-defined]
-
-    def ours() -> None:
-        store = GitStore(root)
-        conversation = Conversation()
-        for envelope in store.read("long"):
-            conversation.apply(envelope)
-        conversation.messages()
-        store.close()
-
-    def decode() -> None:
-        for line in lines:
-            decode_row(line)
-
-    mine, baseline = medians(ours, decode, min(rounds, 7))
-    detail = f"{turns:,} turns, {len(lines):,} rows, no fold cache: {mine * 1e3:.0f} ms over {baseline * 1e3:.0f} ms"
-    return Row("cold open to messages", mine / baseline, 1.5, detail)

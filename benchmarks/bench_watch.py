@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench_store import drafts
-from harness import Row
+from harness import Row, scratch
 
 from segue.stores.git import GitStore
 from segue.stores.git.session import framed
@@ -27,15 +25,12 @@ IDLE = 100
 
 
 def run(quick: bool) -> list[Row]:
-    folder = Path(tempfile.mkdtemp(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")))
-    try:
+    with scratch() as folder:
         return [
             *latency(folder, 200 if quick else 1000),
             idle(folder, 3.0 if quick else 10.0),
             throughput(folder, 100_000),
         ]
-    finally:
-        shutil.rmtree(folder)
 
 
 @contextmanager
