@@ -120,3 +120,21 @@ def test_a_killed_terminal_leaves_its_session_to_the_second_one(segue: Program, 
     first.process.kill()
     code, _ = run(segue)
     assert (code, statuses(segue)) == (0, ["interrupted", "completed"])
+
+
+SERVER = """
+from segue import session_context
+for number in range(20):
+    with session_context("s", source="server", wait=60) as session:
+        node = session.writer.append({"kind": "function", "name": "serve", "arguments": {"number": number}})
+        session.writer.update(node, status="completed", result=number)
+"""
+
+
+def test_a_server_and_terminals_take_turns(segue: Program) -> None:
+    command = [segue.python, "-c", SERVER]
+    with subprocess.Popen(command, env=segue.environment, cwd=segue.folder) as server:
+        codes = [run(segue, "--wait", "60")[0] for _ in range(3)]
+        assert server.wait(60) == 0
+    turns = segue.json("sessions", "show", "s", "--json")["turns"]
+    assert (codes, {turn["status"] for turn in turns}, len(turns)) == ([0, 0, 0], {"completed"}, 23)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -209,13 +209,44 @@ def test_children_forked_while_threads_take_leases_and_append_keep_no_lock(store
             os.waitpid(child, 0)
 
 
+def test_a_holder_in_another_container_is_named_with_its_host(store: GitStore) -> None:
+    code = (
+        "import socket, signal; socket.sethostname('the-box'); from segue.stores.git import GitStore;"
+        f"GitStore({str(store.root)!r}).acquire('s1', holder='cli'); print('held', flush=True); signal.pause()"
+    )
+    command = ["unshare", "--uts", "--pid", "--fork", "--kill-child", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        try:
+            if line(child) != "held":
+                pytest.skip("a container of our own needs root")
+            with pytest.raises(SessionBusy, match=r"busy: cli \(process 1 on the-box, since"):
+                store.acquire("s1", holder="me")
+        finally:
+            child.kill()
+
+
 # Files that are taken away from under a holder
 
 
-def test_a_holder_whose_lease_file_was_removed_is_fenced_by_the_next_one(store: GitStore) -> None:
+def moved_away(path: Path) -> None:
+    path.rename(path.with_name("away"))
+
+
+def put_in_place(path: Path) -> None:
+    (path.parent / "new").write_bytes(path.read_bytes())
+    os.replace(path.parent / "new", path)
+
+
+TAKEN_AWAY = pytest.mark.parametrize("take_away", [Path.unlink, moved_away, put_in_place])
+
+
+@TAKEN_AWAY
+def test_a_holder_whose_lease_file_was_taken_away_is_fenced_by_the_next_one(
+    store: GitStore, take_away: Callable[[Path], None]
+) -> None:
     mine = store.acquire("s1", holder="me")
     store.append("s1", [turn_row()], lease=mine)
-    (store.root / "s1" / "lock" / "turn").unlink()
+    take_away(store.root / "s1" / "lock" / "turn")
     with closing(GitStore(store.root)) as other:
         theirs = other.acquire("s1", holder="the next one")
         with pytest.raises(StaleWriter):
@@ -233,15 +264,25 @@ def test_a_lease_whose_file_was_removed_admits_nothing(store: GitStore) -> None:
         store.append("s1", [turn_row()], lease=mine)
 
 
-@pytest.mark.parametrize("victim", ["append", "."])
-def test_writers_agree_on_the_next_lock_when_it_was_removed(store: GitStore, victim: str) -> None:
+@TAKEN_AWAY
+def test_writers_agree_on_the_next_lock_when_it_was_taken_away(
+    store: GitStore, take_away: Callable[[Path], None]
+) -> None:
     with closing(GitStore(store.root)) as other:
         assert other.append("s1", [control_row()]) == [2]
-        shutil.rmtree(store.root / "s1" / "lock") if victim == "." else (
-            store.root / "s1" / "lock" / "append"
-        ).unlink()
+        take_away(store.root / "s1" / "lock" / "append")
         futures = [writer.submit("s1", [control_row()]) for _ in range(50) for writer in (store, other)]
         assert sorted(future.result()[0] for future in futures) == list(range(3, 103))
+
+
+def test_a_removed_folder_of_locks_is_made_again(store: GitStore) -> None:
+    shutil.rmtree(store.root / "s1" / "lock")
+    with closing(GitStore(store.root)) as other:
+        lease = other.acquire("s1", holder="me")
+        assert other.append("s1", [turn_row()], lease=lease) == [2]
+        assert store.append("s1", [control_row()]) == [3]
+        with pytest.raises(SessionBusy):
+            store.acquire("s1", holder="the next one")
 
 
 def test_a_process_that_waits_for_a_lease_is_told_when_the_session_is_deleted(store: GitStore) -> None:

@@ -300,6 +300,21 @@ def test_rows_that_come_with_a_file_put_in_place_are_told_of(store: GitStore, ot
     assert watch.seqs() == [1, 2]
 
 
+def test_a_watcher_goes_on_across_a_repair(store: GitStore, other: GitStore) -> None:
+    watches = [Watch(store, 6), Watch(other, 6)]
+    other.append("s1", [control_row() for _ in range(4)])
+    for watch in watches:
+        watch.until(4)
+    path = store.root / "s1" / "history" / f"{1:012d}.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = b"x" * len(lines[1][:-1]) + b"\n"
+    path.write_bytes(b"".join(lines))
+    assert other.repair("s1").backup
+    store.append("s1", [control_row(), control_row()])
+    assert [watch.seqs() for watch in watches] == [[1, 2, 3, 4, 5, 6]] * 2
+    assert [row.type for row in store.read("s1")].count("ROW_LOST") == 1
+
+
 def test_a_journal_that_is_cut_back_ends_the_watch(store: GitStore, other: GitStore) -> None:
     other.append("s1", [control_row()])
     before = snapshot(store.root / "s1")

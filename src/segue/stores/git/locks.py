@@ -37,16 +37,21 @@ def try_lock(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def lock(descriptor: int, what: str, sign: Callable[[], object] = lambda: None) -> None:
-    """Take an exclusive lock. One call to the system when it is free.
+def lock(
+    descriptor: int,
+    what: str,
+    sign: Callable[[], object] = lambda: None,
+    operation: int = fcntl.LOCK_EX,
+) -> None:
+    """Take a lock. One call to the system when it is free.
 
     `what` is busy while it is taken. `sign` gives a value that changes while those who have the lock make progress:
     who is only unlucky goes on waiting. Raises `SessionBusy` naming the process that has it, OSError.
     """
-    if try_lock(descriptor):
+    if try_lock(descriptor, operation):
         return
     seen, deadline, pause = sign(), time.monotonic() + LOCK_SECONDS, _PAUSES[0]
-    while not try_lock(descriptor):
+    while not try_lock(descriptor, operation):
         if time.monotonic() > deadline:
             last, seen = seen, sign()
             if seen == last:
@@ -125,7 +130,7 @@ def _held_too_long(descriptor: int, what: str) -> SessionBusy:
     who = "another process" if pid is None else f"process {pid}"
     if pid is not None and _is_stopped(pid):
         who += ", which is stopped,"
-    done = f"{who} has been writing for more than {LOCK_SECONDS:g} s; nothing was written"
+    done = f"{who} has been at work on it for more than {LOCK_SECONDS:g} s; nothing was written"
     return SessionBusy(
         f"{what} is busy: {done}: continue or end that process, then try again", holder=who.rstrip(",")
     )

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from segue.stores.git import acknowledged, prepared
 from segue.stores.git.acknowledged import Position
@@ -48,6 +49,7 @@ class Tail:
             self._lock = opened(paths, paths.append_lock)
             self._turn = os.open(paths.turn_lock, _OPEN, 0o600)
             self._acknowledged = os.open(paths.acknowledged, _OPEN, 0o600)
+            self._lock_file, self._turn_file = _identity(self._lock), _identity(self._turn)
         except OSError:
             self.close()
             raise
@@ -95,10 +97,9 @@ class Tail:
     def lease_note(self) -> Note:
         """Who has the turn lease; it cannot change while the append lock is held.
 
-        Raises Replaced when the file of the lease was removed: then whoever had it may not be the only one.
+        Raises Replaced when the file of the lease was taken away: then whoever had it may not be the only one.
         """
-        if os.fstat(self._turn).st_nlink == 0:
-            raise Replaced
+        _require(self.paths.turn_lock, self._turn_file)
         return note_in(self._turn)
 
     def close(self) -> None:
@@ -115,8 +116,7 @@ class Tail:
         return os.pread(self._acknowledged, acknowledged.SIZE, 0)
 
     def _current(self) -> Position:
-        if os.fstat(self._lock).st_nlink == 0:  # others lock another file now
-            raise Replaced
+        _require(self.paths.append_lock, self._lock_file)  # or others lock another file now
         if self.refused is not None:
             self._cut_refused(self.refused)
         position = acknowledged.read(self._acknowledged, self.position)
@@ -233,3 +233,18 @@ class Tail:
             if acknowledged.read_fence(self._acknowledged) is not None:
                 acknowledged.set_fence(self._acknowledged, None)
         self.refused = None
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_ino, status.st_dev
+
+
+def _require(path: Path, identity: tuple[int, int]) -> None:
+    """Raises Replaced unless that file is there."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        raise Replaced from None
+    if (status.st_ino, status.st_dev) != identity:
+        raise Replaced

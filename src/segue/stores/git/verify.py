@@ -14,7 +14,7 @@ from segue.stores.git.blobcheck import Blob, BlobCheck, named_blobs
 from segue.stores.git.committed import Committed
 from segue.stores.git.forks import open_lock
 from segue.stores.git.layout import SessionPaths
-from segue.stores.git.locks import unlock
+from segue.stores.git.locks import lock, unlock
 from segue.stores.git.noted import read_position
 from segue.stores.git.problems import Problem
 from segue.stores.git.survey import Piece, Progress, Survey
@@ -113,14 +113,14 @@ def size_of(paths: SessionPaths) -> int:
 
 @contextlib.contextmanager
 def shared_lock(path: Path) -> Iterator[None]:
-    """Nobody commits, or appends, while we look; looking needs no right to write. Raises OSError."""
+    """Nobody commits, or appends, while we look; looking needs no right to write. Raises `SessionBusy`, OSError."""
     try:
         descriptor = open_lock(path, os.O_RDONLY)
     except FileNotFoundError:
         yield
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        lock(descriptor, str(path.parent.parent), operation=fcntl.LOCK_SH)
         yield
     finally:
         unlock(descriptor)
