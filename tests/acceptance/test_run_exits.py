@@ -69,7 +69,7 @@ def test_no_model_is_exit_1_and_says_what_to_install(segue: Program) -> None:
             "segue: the function has no str parameter left for TEXT",
         ),
         (["run", "desk:facts"], "segue: missing: n (int). Give --arg n=..."),
-        (["run", "desk:facts", "--arg", "n=many"], "segue: --arg n: Expected `int`, got `str`"),
+        (["run", "desk:facts", "--arg", "n=many"], 'segue: --arg n: expected an integer, got "many"'),
         (["run", "desk:facts", "--arg", "m=1"], "segue: --arg m: no such parameter: there is n"),
         (["run", "desk:reply", "hi", "--model", "openia:gpt-5"], "segue: no provider 'openia'"),
         (["run"], "Usage: segue run"),

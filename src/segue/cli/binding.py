@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-import pathlib
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -15,6 +14,9 @@ from typing import Any
 import msgspec
 
 from segue.errors import UsageError
+from segue.typed.annotations import Scope, Unresolved, scope_of
+from segue.typed.build import form_of
+from segue.typed.forms import Indescribable, Misfits, converted
 
 _NAMED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
@@ -26,12 +28,9 @@ class Bound(msgspec.Struct):
 
 def parameters_of(function: Callable[..., Any], *, without: Sequence[str] = ()) -> list[Parameter]:
     """The parameters one can name, and `**kwargs`, with annotations that are types where they resolve to one."""
-    try:
-        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    except Exception:  # a name that only exists for type checkers: the values are then given as they parse
-        hints = {}
+    scope = scope_of(function)
     return [
-        parameter.replace(annotation=hints.get(parameter.name, parameter.annotation))
+        parameter.replace(annotation=_resolved(parameter.annotation, scope))
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is not Parameter.VAR_POSITIONAL and parameter.name not in without
     ]
@@ -68,16 +67,16 @@ def parse_value(text: str, annotation: Any) -> Any:
     if takes_text(annotation):
         return text
     candidates = [*_as_json(text), text]
-    if annotation in (Parameter.empty, Any, object):
+    try:
+        form = form_of(annotation)
+    except (Indescribable, Unresolved):  # the function sees the plain value
         return candidates[0]
     problems = []
     for candidate in candidates:
         try:
-            return msgspec.convert(candidate, annotation, dec_hook=_convert_other)
-        except (msgspec.ValidationError, ValueError) as error:
-            problems.append(str(error))
-        except TypeError:  # a type that msgspec does not know: the function sees the plain value
-            return candidate
+            return converted(form, candidate)
+        except Misfits as misfits:
+            problems.append(str(misfits).removeprefix("it: "))
     raise UsageError(problems[0])
 
 
@@ -150,12 +149,12 @@ def _as_json(text: str) -> list[Any]:
         return []
 
 
-def _convert_other(wanted: type, value: Any) -> Any:
-    if isinstance(wanted, type) and issubclass(wanted, pathlib.PurePath) and isinstance(value, str):
-        return wanted(value)
-    if hasattr(wanted, "model_validate"):  # a pydantic model
-        return wanted.model_validate(value)
-    raise TypeError(wanted)
+def _resolved(annotation: Any, scope: Scope) -> Any:
+    """The annotation, or the text that it is where a name in it exists for type checkers only."""
+    try:
+        return scope.resolve(annotation)
+    except Unresolved:
+        return annotation
 
 
 def _type_name(annotation: Any) -> str:

@@ -115,8 +115,20 @@ def test_a_value_is_parsed_by_its_annotation(text: str, annotation: Any, value: 
     assert (parsed, type(parsed)) == (value, type(value))
 
 
+def test_a_name_for_type_checkers_only_leaves_the_other_parameters_their_types() -> None:
+    def function(count: int, where: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    assert bound(function, None, "count=1", "where=2") == ([], {"count": 1, "where": 2})
+
+
+def test_what_does_not_fit_is_told_in_words() -> None:
+    with pytest.raises(UsageError) as caught:
+        bound(count, None, "n=many")
+    assert str(caught.value) == '--arg n: expected an integer, got "many"'
+
+
 @pytest.mark.parametrize(
-    ("text", "annotation"), [("x", int), ("1.5", int), ("[1]", list[str]), ("pink", Color)]
+    ("text", "annotation"), [("x", int), ("1.5", int), ("[null]", list[str]), ("pink", Color)]
 )
 def test_a_value_that_is_not_of_the_type_is_a_usage_error(text: str, annotation: Any) -> None:
     with pytest.raises(UsageError):
