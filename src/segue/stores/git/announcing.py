@@ -68,7 +68,7 @@ class Announcer:
         self._begin()
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a forgotten watch may be collected, and cancelled, under it
         self._inotify = None
         self._bells: dict[int, list[Bell]] = {}
 
@@ -106,7 +106,7 @@ class Announcer:
             bells = self._bells.pop(event.wd, [])
         else:
             bells = self._bells.get(event.wd, []) if event.name in ("", acknowledged.NAME) else []
-        for bell in bells:
+        for bell in list(bells):
             bell.ring()
 
 
