@@ -113,6 +113,8 @@ class Call:
             self._leave()
 
     async def __aenter__(self) -> Call:
+        if not self._is_over:
+            await self._turn.lease_taken()
         starting = self._start()
         if starting is not None:
             await self._turn.submitted(starting)

@@ -41,6 +41,7 @@ class bare_exchange:
 
     async def __aenter__(self) -> bare_exchange:
         if self._bare and self._recorded is None:
+            await self._turn.lease_taken()
             await self._turn.submitted(self._turn.submit_exchange(direct_call(self._asked)))
         return self
 

@@ -9,14 +9,15 @@ import asyncio
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import msgspec
 
-from segue.errors import Cancelled, SegueError, Suspended, TurnEnded
+from segue.errors import Cancelled, SegueError, SessionBusy, Suspended, TurnEnded
 from segue.events.facts import (
     CallEnded,
     Error,
@@ -37,6 +38,8 @@ from segue.stores.protocol import Lease
 
 log = logging.getLogger("segue.session")
 
+LOOK_AT_LEASE = 0.02
+"""Seconds between two looks of asynchronous code at a lease that somebody else has."""
 INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit)
 """What ends code from outside without anybody having cancelled the turn: it can be resumed."""
 
@@ -78,6 +81,8 @@ class Turn:
         self.enter_call: Callable[[Frame], AbstractContextManager[None]] = lambda frame: nullcontext()
         """Makes a frame the ambient call: given by `session_context`, the only setter of the ContextVars."""
         self._lease: Lease | None = None
+        self._lease_ahead: Lease | None = None
+        """Taken by asynchronous code that had to wait for it; the first row is about to follow."""
         self._lock = threading.RLock()
         self._frames: dict[str, Frame] = {}
         self._last_child: dict[str, str] = {}
@@ -107,7 +112,20 @@ class Turn:
         return future.result()
 
     async def append_async(self, *events: Event) -> list[int]:
+        await self.lease_taken()
         return await self.submitted(self.submit(*events))
+
+    async def lease_taken(self) -> None:
+        """Awaited before what writes the turn's first row: `submit` would block the loop while it waits for a busy
+        session. Raises `SessionBusy`, `StorageError`."""
+        deadline = time.monotonic() + self.wait_seconds
+        while self.wait_seconds > 0 and not (self._lease or self._lease_ahead or self.ended):
+            late = time.monotonic() >= deadline
+            if late or self.journal.store.holder(self.session_id) is None:
+                with nullcontext() if late else suppress(SessionBusy):
+                    self._lease_ahead = self.journal.acquire(holder=self.source)
+                    return
+            await asyncio.sleep(LOOK_AT_LEASE)
 
     @staticmethod
     async def submitted(rows: Future[list[int]]) -> list[int]:
@@ -147,7 +165,8 @@ class Turn:
     def _open(self, reason: dict[str, Any]) -> InvocationStarted:
         self._require_open()
         if self._lease is None:
-            self._lease = self.journal.acquire(holder=self.source, wait=self.wait_seconds)
+            ahead, self._lease_ahead = self._lease_ahead, None
+            self._lease = ahead or self.journal.acquire(holder=self.source, wait=self.wait_seconds)
             recover(self.journal, self._lease)
             if self.attempt == 1:
                 supersede(self.journal, self._lease, self.turn_id)
@@ -332,12 +351,15 @@ class Turn:
         with self._lock:
             self.ended = True
             lease, self._lease = self._lease, None
+            unused, self._lease_ahead = self._lease_ahead, None
         for node in [] if self._waits else self.replay.leftovers():
             log.warning(
                 "turn %s did not make this call again, which it had made before it stopped: %s %s (node %s)",
                 *(self.turn_id, node.kind, node.name, node.id),
             )
         try:
+            if unused is not None:
+                self.journal.release(unused)
             if lease is not None:
                 self.journal.store.commit(self.session_id, f"{self.turn_id} ({self.source})")
                 self.journal.release(lease)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor as PlainExecutor
 import pytest
 
 import segue
-from segue.errors import NoSession, TurnEnded, TurnInProgress, TurnSettled, UsageError
+from segue.errors import NoSession, SessionBusy, TurnEnded, TurnInProgress, TurnSettled, UsageError
 from segue.session.ambient import _call_id, _current_runtime, _current_turn_id, _store, current_session
 from segue.session.context import session_context
 from segue.session.db import SessionDB
@@ -35,6 +35,38 @@ def test_looking_at_a_session_writes_nothing_but_its_creation(db: SessionDB) -> 
     with session_context("looked-at") as session:
         assert not session.created
     assert types(db, "looked-at") == ["SESSION_CREATED"]
+
+
+async def test_asynchronous_code_waits_for_a_busy_session_without_blocking_the_loop(db: SessionDB) -> None:
+    @segue.agentic_function
+    async def work() -> str:
+        return "done"
+
+    db.create_session("s")
+    lease = db.store.acquire("s", holder="somebody else")
+    asyncio.get_running_loop().call_later(0.05, db.store.release, lease)  # a blocked loop never would
+    async with session_context("s", wait=30):
+        assert await work() == "done"
+    assert types(db, "s")[-1] == "NO_MORE_ACTIONS"
+
+
+async def test_a_wait_for_a_busy_session_that_is_cancelled_or_too_long_leaves_no_lease(db: SessionDB) -> None:
+    @segue.agentic_function
+    async def work() -> str:
+        return "done"
+
+    async def turn(wait: float) -> None:
+        async with session_context("s", wait=wait):
+            await work()
+
+    db.create_session("s")
+    lease = db.store.acquire("s", holder="somebody else")
+    with pytest.raises(SessionBusy, match="somebody else"):
+        await turn(0.05)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(turn(30), 0.05)
+    db.store.release(lease)
+    assert (db.store.holder("s"), types(db, "s")) == (None, ["SESSION_CREATED"])
 
 
 def test_without_an_id_a_new_session_is_made_each_time(db: SessionDB) -> None:
