@@ -1,16 +1,17 @@
 """The fold cache: what a view was after some row, so that a cold open reads only the rows that came since.
 
 Derived, and believed only as far as it proves itself. A view's file holds one record a line: a checksum, and as JSON
-`[after, seq, id of the row at seq, what changed in the view from after to seq]`. A record fits on any state from
-`after` to `seq`, so several processes may write. One that does not fit, or whose checksum is wrong, is skipped. The
-checksum covers session, view and `VERSION`: a record of another session, or of another version of the fold, has a
-wrong one. And the journal must have the row that the last record names, which its reader checks.
+`[chain, after, seq, id of the row at seq, what changed in the view from after to seq]`. A record fits on any state from
+`after` to `seq` of its chain, so several processes may write. A chain begins at the first row; who has another chain
+than the file gives up what it knows, since the journal may have been repaired meanwhile. A record that does not fit, or
+whose checksum is wrong, is skipped. The checksum covers session, view and `VERSION`: a record of another session, or of
+another version of the fold, has a wrong one. And the journal must have the row that the last record names.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import secrets
 import zlib
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -26,6 +27,9 @@ VERSION = 1
 """Of what rows fold to, and of how that is saved: to be raised when either changes."""
 ROWS = 250
 """How many rows a record stands for, at least; so a cold open may have to fold about as many."""
+
+HEAD = 64
+"""Bytes that a file is known by: they hold the first record's checksum and chain."""
 
 log = logging.getLogger("segue.journal")
 
@@ -49,6 +53,7 @@ T = TypeVar("T")
 
 
 class Record(msgspec.Struct, Generic[T], array_like=True, gc=False):
+    chain: str
     after: int
     seq: int
     row_id: str
@@ -65,9 +70,11 @@ class Cache:
         self._form: Any = Record[cls.CHANGES]  # type: ignore[name-defined]
         self._decoder: msgspec.json.Decoder[Record[Any]] = msgspec.json.Decoder(self._form)
         self._lines: list[bytes] = []
-        self._append = True
+        self._head: bytes | None = b""
+        """How the file begins, as far as is known; None when it is to be replaced."""
         self._whole = False
         """Whether the next record holds everything, and replaces the file."""
+        self._chain = ""
         self.seq = 0
         """The row after which the view was saved last, or will be by the next `write`."""
         self.row_id = ""
@@ -75,6 +82,7 @@ class Cache:
     def load(self, last: int) -> Any:
         """The view after row `seq`: the last one that is saved, and not after row `last`."""
         data = self._store.read_cache(self._session_id, self._name)
+        self._head = data[:HEAD]
         try:
             changes = self._changes(data, last)
             return self._cls.restored(changes) if changes else self._cls()
@@ -90,17 +98,20 @@ class Cache:
             record = self._read(line)
             if record is None or not record.after <= self.seq < record.seq:
                 continue
+            if record.chain != (self._chain or record.chain):
+                continue
             if record.seq > last:  # the journal was longer once
                 self._whole = True
                 break
             changes.append(record.changes)
-            self.seq, self.row_id, useful = record.seq, record.row_id, useful + len(line) + 1
+            useful += len(line) + 1
+            self._chain, self.seq, self.row_id = record.chain, record.seq, record.row_id
         self._whole |= useful * 2 < len(data)
         return changes
 
     def forget(self) -> None:
         """What was saved is not of this journal, or its head moved: begin anew."""
-        self._lines, self._whole, self.seq, self.row_id = [], True, 0, ""
+        self._lines, self._whole, self._chain, self.seq, self.row_id = [], True, "", 0, ""
 
     def due(self, seq: int) -> bool:
         """Whether it is time to save the view after this row."""
@@ -109,8 +120,9 @@ class Cache:
     def note(self, view: Cached, row: Envelope) -> None:
         """Save the view, which is what it was after this row, with the next `write`."""
         whole, after = self._whole, 0 if self._whole else self.seq
+        self._chain = self._chain if after else secrets.token_hex(4)
         self.seq, self.row_id = row.seq, row.id
-        record = Record(after, row.seq, row.id, view.changes(whole=whole))
+        record = Record(self._chain, after, row.seq, row.id, view.changes(whole=whole))
         try:
             line = self._line(record)
         except SegueError as error:
@@ -118,16 +130,23 @@ class Cache:
             self._whole = True
             return
         if whole:
-            self._lines, self._append, self._whole = [], False, False
+            self._lines, self._head, self._whole = [], None, False
         self._lines.append(line)
 
-    def write(self) -> None:
-        """Write what was noted. That it fails is no error: the rows are there."""
-        if self._lines:
-            data, append = b"".join(self._lines), self._append
-            self._lines, self._append = [], True
-            with contextlib.suppress(SegueError):
-                self._store.write_cache(self._session_id, self._name, data, append=append)
+    def write(self) -> bool:
+        """Write what was noted. That it fails is no error: the rows are there.
+
+        False when somebody else began the file anew: then what is known here may be of other rows than there are now.
+        """
+        if not self._lines:
+            return True
+        data, self._lines = b"".join(self._lines), []
+        try:
+            known = self._store.write_cache(self._session_id, self._name, data, after=self._head)
+        except SegueError:
+            return True
+        self._head = self._head or data[:HEAD]
+        return known
 
     def _line(self, record: Record[Any]) -> bytes:
         try:

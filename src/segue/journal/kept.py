@@ -40,6 +40,8 @@ class Kept(Generic[V]):
         self._follows = getattr(cls, "ACTIVE_PATH", False)
         self._cache = cache_of(store, session_id, cls)
         self.row_id = ""
+        self.outdated = False
+        """Whether others saved another chain than is known here, so that the view has to be made anew."""
         self.view, rows = self._begin(last)
         for batch in batches(rows):
             if self._is_moved(batch):
@@ -105,8 +107,8 @@ class Kept(Generic[V]):
             self.row_id = rows[-1].id
 
     def _save(self) -> None:
-        if self._cache is not None:
-            self._cache.write()
+        if self._cache is not None and not self._cache.write():
+            self.outdated = True
 
 
 def has_id(row: Envelope | None, row_id: str) -> bool:

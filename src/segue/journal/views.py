@@ -24,7 +24,7 @@ class Views:
         """The fold of all rows visible now; the same instance each time, unless the head moved or rows were lost."""
         with self.lock:
             self._catch_up()
-            if cls not in self._kept:
+            if cls not in self._kept or self._kept[cls].outdated:
                 # as far as the others are
                 last = self._folded if self._kept else self._store.last_seq(self._session_id)
                 kept = Kept(self._store, self._session_id, cls, last)

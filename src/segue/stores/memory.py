@@ -211,10 +211,14 @@ class MemoryStore:
     def read_cache(self, session_id: str, name: str) -> bytes:
         return self._session(session_id).caches.get(check_cache(name), b"")
 
-    def write_cache(self, session_id: str, name: str, data: bytes, *, append: bool) -> None:
+    def write_cache(self, session_id: str, name: str, data: bytes, *, after: bytes | None) -> bool:
         with self._changed:
             caches = self._session(session_id).caches
-            caches[check_cache(name)] = caches.get(name, b"") + data if append else data
+            known = caches.get(check_cache(name), b"")
+            if after is not None and not (known.startswith(after) if after else known == b""):
+                return False
+            caches[name] = data if after is None else known + data
+            return True
 
     def commit(self, session_id: str, message: str) -> None:
         self._session(session_id).commits.append(message)

@@ -204,10 +204,12 @@ class Store(Protocol):
         """
         ...
 
-    def write_cache(self, session_id: str, name: str, data: bytes, *, append: bool) -> None:
-        """Keep derived bytes beside the session, added to what is there, or in its place. `name` is an identifier.
+    def write_cache(self, session_id: str, name: str, data: bytes, *, after: bytes | None) -> bool:
+        """Keep derived bytes beside the session: None in place of what is there, else added to it, if it begins with
+        `after` (or is empty, when that is).
 
-        Not durable, part of no commit, gone with the session. A write that fails is no error.
+        False when it does not begin so, and then nothing is written. Not durable, part of no commit, gone with the
+        session; a write that fails is no error, and True. `name` is of lower-case letters, digits and underscores.
         """
         ...
 

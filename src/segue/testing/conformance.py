@@ -125,7 +125,7 @@ class StoreConformance:
             lambda name: store.put_blob(name, "files", b""),
             lambda name: store.get_blob(name, "files", "0" * 64),
             lambda name: store.read_cache(name, "view"),
-            lambda name: store.write_cache(name, "view", b"", append=True),
+            lambda name: store.write_cache(name, "view", b"", after=None),
             lambda name: store.commit(name, "message"),
         )
         for operation in operations:
@@ -146,7 +146,7 @@ class StoreConformance:
             lambda name: store.put_blob(name, "files", b""),
             lambda name: store.get_blob(name, "files", "0" * 64),
             lambda name: store.read_cache(name, "view"),
-            lambda name: store.write_cache(name, "view", b"", append=True),
+            lambda name: store.write_cache(name, "view", b"", after=None),
             lambda name: store.commit(name, "message"),
         )
         for operation in operations:
@@ -446,34 +446,42 @@ class StoreConformance:
     def test_a_cache_that_was_never_written_is_empty(self, store: Store) -> None:
         assert store.read_cache(SESSION, "view") == b""
 
-    def test_what_is_appended_to_a_cache_follows_what_is_there(self, store: Store) -> None:
-        store.write_cache(SESSION, "view", b"one\n", append=True)
-        store.write_cache(SESSION, "view", b"two\n", append=True)
+    def test_what_is_added_to_a_cache_follows_what_is_there(self, store: Store) -> None:
+        assert store.write_cache(SESSION, "view", b"one\n", after=b"")
+        assert store.write_cache(SESSION, "view", b"two\n", after=b"on")
         assert store.read_cache(SESSION, "view") == b"one\ntwo\n"
 
+    @pytest.mark.parametrize("after", [b"", b"x", b"one\nx"])
+    def test_nothing_is_added_to_a_cache_that_begins_otherwise(self, store: Store, after: bytes) -> None:
+        store.write_cache(SESSION, "view", b"one\n", after=None)
+        assert not store.write_cache(SESSION, "view", b"two\n", after=after)
+        assert store.read_cache(SESSION, "view") == b"one\n"
+
     def test_a_cache_is_replaced_whole(self, store: Store) -> None:
-        store.write_cache(SESSION, "view", b"a long line\n", append=True)
-        store.write_cache(SESSION, "view", b"new\n", append=False)
+        assert store.write_cache(SESSION, "view", b"a long line\n", after=None)
+        assert store.write_cache(SESSION, "view", b"new\n", after=None)
         assert store.read_cache(SESSION, "view") == b"new\n"
 
     def test_a_cache_belongs_to_its_name_and_session_and_goes_with_it(self, store: Store) -> None:
         store.create("other")
-        store.write_cache(SESSION, "view", b"data\n", append=False)
+        store.write_cache(SESSION, "view", b"data\n", after=None)
         assert (store.read_cache(SESSION, "other"), store.read_cache("other", "view")) == (b"", b"")
         store.delete(SESSION)
         store.create(SESSION)
         assert store.read_cache(SESSION, "view") == b""
 
-    def test_appends_to_a_cache_by_four_threads_are_each_in_one_piece(self, store: Store) -> None:
+    def test_additions_to_a_cache_by_four_threads_are_each_in_one_piece(self, store: Store) -> None:
         pieces = [b"%d" % number * 10_000 + b"\n" for number in range(20)]
+        store.write_cache(SESSION, "view", b"begin\n", after=None)
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda data: store.write_cache(SESSION, "view", data, append=True), pieces))
-        assert sorted(store.read_cache(SESSION, "view").splitlines(keepends=True)) == sorted(pieces)
+            list(pool.map(lambda data: store.write_cache(SESSION, "view", data, after=b"begin\n"), pieces))
+        lines = store.read_cache(SESSION, "view").splitlines(keepends=True)
+        assert (lines[0], sorted(lines[1:])) == (b"begin\n", sorted(pieces))
 
     @pytest.mark.parametrize("name", ["../meta.json", "", "a/b", "A", "x" * 100])
     def test_another_name_for_a_cache_is_refused(self, store: Store, name: str) -> None:
         with pytest.raises(StorageError):
-            store.write_cache(SESSION, name, b"data", append=True)
+            store.write_cache(SESSION, name, b"data", after=None)
         with pytest.raises(StorageError):
             store.read_cache(SESSION, name)
 

@@ -164,5 +164,5 @@ def test_a_file_that_may_not_be_touched_is_replaced(root: Path) -> None:
 def test_a_store_that_is_closed_writes_nothing(root: Path) -> None:
     store = GitStore(root)
     store.close()
-    store.write_cache("s1", "conversation", b"x", append=False)
+    store.write_cache("s1", "conversation", b"x", after=None)
     assert (folder(root) / "conversation").read_bytes() != b"x"

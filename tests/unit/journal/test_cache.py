@@ -25,9 +25,11 @@ from segue.events import (
     ToolResult,
     TranscriptCompacted,
 )
+from segue.events.codec import row_bytes
 from segue.fold import CallGraph, Conversation, Turns
 from segue.journal import Journal, cache
 from segue.stores.memory import MemoryStore
+from segue.stores.protocol import Draft
 
 CACHED: list[type[Any]] = [Conversation, CallGraph, Turns]
 every_view = pytest.mark.parametrize("cls", CACHED, ids=lambda cls: cls.__name__)
@@ -264,6 +266,25 @@ def test_what_a_longer_journal_left_is_not_taken_for_the_new_rows(store: Store, 
 
 
 @every_view
+def test_who_knew_the_journal_before_it_was_repaired_does_not_spoil_what_others_saved(
+    store: Store, cls: type[Any]
+) -> None:
+    """As `segue sessions repair` does: a row in the middle is another one, and the cache is gone."""
+    before = Journal(store, "chat_1")
+    before.view(cls)
+    store.lines[10:16] = [row_bytes("chat_1", seq, LOST) for seq in range(11, 17)]
+    store.files.clear()
+    store.turns(6, 7)
+    opened(store, cls)
+    store.turns(8, 9)
+    before.view(cls)
+    assert everything(opened(store, cls)) == folded(store, cls)
+
+
+LOST = Draft("evt_lost", "test", "ROW_LOST", b'{"reason":"gone"}', "2026-01-01T00:00:00Z")
+
+
+@every_view
 def test_a_changed_row_at_the_saved_place_drops_the_cache(store: Store, cls: type[Any]) -> None:
     store.lines[39] = store.lines[39].replace(b"evt_", b"evx_")
     assert everything(opened(store, cls)) == folded(store, cls)
@@ -344,10 +365,10 @@ def test_a_record_that_fits_but_cannot_be_taken_is_dropped_with_a_word(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     saved = cache.Cache(store, "chat_1", Conversation)
-    line = saved._line(cache.Record(0, 50, "evt", Conversation().changes()))
+    line = saved._line(cache.Record("x", 0, 50, "evt", Conversation().changes()))
     strange = cache.Cache(store, "chat_1", Turns)
     strange._name, strange._seed = saved._name, saved._seed
-    odd = strange._line(cache.Record(0, 20, "evt", Turns().changes()))
+    odd = strange._line(cache.Record("x", 0, 20, "evt", Turns().changes()))
     assert line != odd
     store.files["conversation"] = odd
     with caplog.at_level(logging.WARNING):

@@ -12,7 +12,7 @@ from segue.stores.git.layout import SessionPaths, write_all
 from segue.stores.git.segments import pread_all
 
 log = logging.getLogger("segue.stores.git")
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
@@ -31,28 +31,36 @@ def read(paths: SessionPaths, name: str) -> bytes:
         return b""
 
 
-def write(paths: SessionPaths, name: str, data: bytes, *, append: bool) -> None:
-    """One write at the end of the file, or a new file in its place. What cannot be written is not."""
+def write(paths: SessionPaths, name: str, data: bytes, after: bytes | None) -> bool:
+    """One write at the end of the file, if it begins with `after`; None: a new file in its place.
+
+    What cannot be written is not.
+    """
     path = paths.cache / name
     try:
         paths.cache.mkdir(mode=0o700, exist_ok=True)
-        if not (append and _appended(path, data)):
+        if after is None:
             _replace(path, data)
+            return True
+        return _append(path, data, after)
     except OSError as error:
         log.info("%s cannot be written: %s", path, error)
+        return True
 
 
-def _appended(path: Path, data: bytes) -> bool:
-    """False when the file is of no use: it cannot be written, or is none."""
+def _append(path: Path, data: bytes, after: bytes) -> bool:
     try:
         descriptor = os.open(path, _APPEND, 0o600)
-    except OSError:
-        return False
+    except OSError:  # it is none of ours
+        _replace(path, data)
+        return True
     try:
+        if os.pread(descriptor, len(after) or 1, 0) != after:
+            return False
         write_all(descriptor, data)
+        return True
     finally:
         os.close(descriptor)
-    return True
 
 
 def _replace(path: Path, data: bytes) -> None:

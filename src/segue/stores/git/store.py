@@ -177,11 +177,10 @@ class GitStore:
     def read_cache(self, session_id: str, name: str) -> bytes:
         return caches.read(self._session(session_id).paths, check_cache(name))
 
-    def write_cache(self, session_id: str, name: str, data: bytes, *, append: bool) -> None:
+    def write_cache(self, session_id: str, name: str, data: bytes, *, after: bytes | None) -> bool:
         paths = self._session(session_id).paths
         check_cache(name)
-        if not self._closed:
-            caches.write(paths, name, data, append=append)
+        return self._closed or caches.write(paths, name, data, after)
 
     def commit(self, session_id: str, message: str) -> None:
         session = self._sessions.get(session_id) or self._session(
