@@ -267,6 +267,25 @@ def test_a_copy_grows_apart_from_its_original(journal: Any) -> None:
     assert twin.messages() == before
 
 
+@pytest.mark.parametrize("settled", [False, True], ids=["as it grew", "after it was read"])
+def test_two_copies_that_grow_apart_do_not_know_of_each_other(journal: Any, settled: bool) -> None:
+    def growth(word: str) -> list[Any]:
+        thought = ("MESSAGE_DELTA", {"message_id": "m", "delta": {"type": "reasoning", "text": word}})
+        chunk = ("MESSAGE_DELTA", {"message_id": "m", "delta": {"type": word}})
+        return [text(word), thought, chunk, call(word), approval(word), result(word, word), end()]
+
+    head = [start(), *growth("a")[:3], call("c"), call("d"), result("known", "d")]
+    original = fold(journal(*head))
+    if settled:
+        original.messages()
+    one, other = original.copy(), original.copy()
+    for row in zip(journal(*growth("b")), journal(*growth("c")), strict=True):
+        one.apply(row[0]), other.apply(row[1])
+    assert one.messages() == fold(journal(*head, *growth("b"))).messages()
+    assert other.messages() == fold(journal(*head, *growth("c"))).messages()
+    assert original.messages() == fold(journal(*head)).messages()
+
+
 def test_messages_from_a_position_on_are_the_end_of_all_messages(journal: Any) -> None:
     view = fold(journal(said("a"), call(), result("r"), said("b"), start()))
     whole = view.messages()
