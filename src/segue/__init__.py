@@ -13,7 +13,12 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would dou
 if TYPE_CHECKING:
     from segue import errors, events
     from segue.agents.function import Run, agentic_function
-    from segue.agents.resume import resume
+    from segue.errors import ApprovalRequired
+    from segue.handlers.app import AgentApp
+    from segue.handlers.chat import chat_agent
+    from segue.handlers.context import SessionContext
+    from segue.handlers.drive import drive
+    from segue.handlers.resume import resume
     from segue.session.context import (
         SessionHandle,
         ThreadPoolExecutor,
@@ -29,7 +34,10 @@ if TYPE_CHECKING:
     from segue.tools.tool import Tool, tool
 
 _MODULES = {
+    "AgentApp": "segue.handlers.app",
+    "ApprovalRequired": "segue.errors",
     "Run": "segue.agents.function",
+    "SessionContext": "segue.handlers.context",
     "SessionHandle": "segue.session.context",
     "SessionNodeWriter": "segue.session.writer",
     "ThreadPoolExecutor": "segue.session.context",
@@ -37,11 +45,13 @@ _MODULES = {
     "agentic_function": "segue.agents.function",
     "ask_user": "segue.session.waits",
     "bind": "segue.session.context",
+    "chat_agent": "segue.handlers.chat",
     "create_runtime": "segue.session.runtime",
     "current_session": "segue.session.context",
     "default_db": "segue.session.db",
+    "drive": "segue.handlers.drive",
     "now": "segue.session.steps",
-    "resume": "segue.agents.resume",
+    "resume": "segue.handlers.resume",
     "session_context": "segue.session.context",
     "step": "segue.session.steps",
     "tool": "segue.tools.tool",
@@ -50,7 +60,10 @@ _MODULES = {
 """Public name -> the module that defines it."""
 
 __all__ = [
+    "AgentApp",
+    "ApprovalRequired",
     "Run",
+    "SessionContext",
     "SessionHandle",
     "SessionNodeWriter",
     "ThreadPoolExecutor",
@@ -59,9 +72,11 @@ __all__ = [
     "agentic_function",
     "ask_user",
     "bind",
+    "chat_agent",
     "create_runtime",
     "current_session",
     "default_db",
+    "drive",
     "errors",
     "events",
     "now",

@@ -28,7 +28,10 @@ OWNERS = {
 """Provider package -> the modules that may load it."""
 
 PUBLIC = [
+    "AgentApp",
+    "ApprovalRequired",
     "Run",
+    "SessionContext",
     "SessionHandle",
     "SessionNodeWriter",
     "ThreadPoolExecutor",
@@ -37,13 +40,19 @@ PUBLIC = [
     "agentic_function",
     "ask_user",
     "bind",
+    "chat_agent",
     "create_runtime",
     "current_session",
     "default_db",
+    "drive",
     "errors",
     "events",
+    "now",
+    "resume",
     "session_context",
+    "step",
     "tool",
+    "uuid",
 ]
 
 WATCHED = """

@@ -78,6 +78,10 @@ def unfinished_turn(journal: Journal, source: str) -> Turn:
 
 def root_call(journal: Journal, turn: Turn) -> Node:
     """The one call that began the turn. Raises `NotResumable` where code that is no function did."""
+    if turn.reason.get("kind") == "user_message":
+        raise NotResumable(
+            f"turn {turn.turn_id} was begun by a handler: segue.drive goes on with it, given its app"
+        )
     with journal.viewing(CallGraph) as graph:
         roots = [node for node in graph.roots() if node.turn_id == turn.turn_id]
     if len(roots) == 1 and roots[0].kind == "function":

@@ -50,6 +50,8 @@ class Replay:
         self._handled = handled
         """Whether a handler runs the turn: it is invoked again, for another reason perhaps, so its own calls may come
         in any order or not at all."""
+        self.reasons: list[dict[str, Any]] = []
+        """Of the earlier invocations."""
         self.decisions: dict[str, Decision] = {}
         """Tool call or question id -> the first decision since it was asked for last."""
         self.resolutions: dict[str, Decision] = {}
@@ -188,6 +190,7 @@ class Replay:
                 continue
             match row.type:
                 case "INVOCATION_STARTED" if payload.get("turn_id") == turn_id:
+                    self.reasons.append(payload.get("reason", {}))
                     now = payload.get("attempt", 1)
                     if attempt and now != attempt:
                         self._resumed.append(row.seq)

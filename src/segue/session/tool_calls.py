@@ -94,16 +94,16 @@ class ToolCalls:
         except (KeyError, InvalidArguments):
             return decode_json(arguments)
 
-    # --- what becomes of a call ---
-
-    def _known(self, call_id: str) -> Node | None:
+    def known(self, call_id: str) -> Node | None:
         """The turn's call of that id; ids that providers use again name the nearest one."""
         with self._turn.journal.viewing(CallGraph) as graph:
             node = graph.tool_call(call_id)
         return node if node is not None and node.turn_id == self._turn.turn_id else None
 
+    # --- what becomes of a call ---
+
     def _state(self, owner: str, call: ToolCallChunk) -> Ready | Answer | Waiting:
-        known = self._known(call.id)
+        known = self.known(call.id)
         if known is not None and known.status in TERMINAL:
             return Answer(known.result, is_error=known.status == "failed", recorded=True)
         tool = self._tools.get(call.name)
