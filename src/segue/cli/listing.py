@@ -81,7 +81,7 @@ def search(query: tuple[str, ...], limit: int, as_json: bool) -> None:
     with bar(READING) as progress:
         found = default_db().search_sessions(" ".join(query), limit=limit, progress=progress)
     if as_json:
-        print_json([{**_info(one.session), "count": one.count, "hits": to_json(one.hits)} for one in found])
+        print_json([{**_info(one.session), "count": one.count, "hit": to_json(one.hit)} for one in found])
     elif found:
         show(Group(*map(_found, found)), wrap=sys.stdout.isatty())
         click.echo(f"`segue sessions show {found[0].session.session_id}` shows the first one", err=True)
@@ -131,11 +131,9 @@ def _table(listed: list[SessionInfo]) -> Table:
 def _found(found: Found) -> Group:
     info = found.session
     head = Text(no_wrap=True, overflow="ellipsis").append(visible(info.session_id), style="bold")
-    head.append(f"  {_time(info.active_at)}  {shortened(info.title, 60)}")
-    lines = [Padding(_hit(hit), (0, 0, 0, 4), expand=False) for hit in found.hits]
-    more = found.count - len(found.hits)
-    rest = [Padding(Text(f"and {more} more", style="dim"), (0, 0, 0, 4), expand=False)] if more > 0 else []
-    return Group(head, *lines, *rest)
+    places = "1 place" if found.count == 1 else f"{found.count} places"
+    head.append(f"  {_time(info.active_at)}  {places}  {shortened(info.title, 60)}")
+    return Group(head, Padding(_hit(found.hit), (0, 0, 0, 4), expand=False))
 
 
 def _hit(hit: Hit) -> Text:

@@ -64,20 +64,20 @@ SELECT info FROM session WHERE {filters} ORDER BY active_at DESC, session_id LIM
 
 -- name: found
 -- Sessions with documents that match, and how many: good and recent ones first. A month halves the bonus for being new.
-SELECT matching.key, matching.documents, session.info
+-- The rowid is that of the document with the least rank.
+SELECT matching.best_rowid, matching.documents, session.info
 FROM (
-  SELECT rowid >> 33 AS key, count(*) AS documents, min(rank) AS best
+  SELECT rowid >> 33 AS key, rowid AS best_rowid, count(*) AS documents, min(rank) AS best
   FROM document WHERE document MATCH :match GROUP BY rowid >> 33
 ) AS matching JOIN session ON session.key = matching.key
 WHERE {filters}
 ORDER BY best * (1 + 1 / (1 + max(0, coalesce(julianday(:now) - julianday(active_at), 1e9)) / 30)), active_at DESC
 LIMIT :limit;
 
--- name: hits
--- The documents of one session that match best, each with the piece around what was found.
-SELECT rowid, snippet(document, 0, char(2), char(3), '…', 16), seq, kind, name, at
-FROM document WHERE document MATCH :match AND rowid >= :first AND rowid < :after
-ORDER BY rank LIMIT :limit;
+-- name: hit
+-- One document that matches, with the piece around what was found.
+SELECT snippet(document, 0, char(2), char(3), '…', 16), seq, kind, name, at
+FROM document WHERE document MATCH :match AND rowid = :rowid;
 
 -- name: text
 -- The text of one document.

@@ -1,4 +1,4 @@
-"""Full-text search: the sessions that say it, each with its best hits."""
+"""Full-text search: the sessions that say it, each with its best hit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import msgspec
 
 from segue.fold.summary import SessionInfo
 from segue.index.database import Database
-from segue.index.indexing import PLACES, decode_info
+from segue.index.indexing import decode_info
 from segue.index.words import BEGIN, END, Query, shown
 
-HITS = 3
-"""Of one session that are shown."""
 SNIPPET = 160
 """Characters of a snippet, at most."""
 LEAD = 40
@@ -40,8 +38,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A session that says it."""
 
     session: SessionInfo
-    hits: list[Hit]
-    """The best ones, at most three, no two with the same snippet."""
+    hit: Hit
+    """The best place."""
     count: int
     """How many messages, calls and results of the session say it."""
 
@@ -52,21 +50,16 @@ def search(
     """The best sessions first: by how well their best hit matches, recent ones before old ones."""
     sessions = database.rows("found", condition, match=query.match, limit=limit, now=now, **values)
     return [
-        Found(session=decode_info(info), hits=_hits(database, query, key), count=count)
-        for key, count, info in sessions
+        Found(session=decode_info(info), hit=_hit(database, query, best), count=count)
+        for best, count, info in sessions
     ]
 
 
-def _hits(database: Database, query: Query, key: int) -> list[Hit]:
-    first, after = key << PLACES, (key + 1) << PLACES
-    hits: dict[str, Hit] = {}
-    for rowid, marked, seq, kind, name, at in database.rows(
-        "hits", match=query.match, first=first, after=after, limit=HITS
-    ):
-        text = shown(marked) if BEGIN in marked else _around(database, query, rowid)
-        snippet, marks = _unmarked(text)
-        hits.setdefault(snippet, Hit(seq=seq, kind=kind, name=name, at=at, snippet=snippet, marks=marks))
-    return list(hits.values())
+def _hit(database: Database, query: Query, rowid: int) -> Hit:
+    marked, seq, kind, name, at = database.rows("hit", match=query.match, rowid=rowid)[0]
+    text = shown(marked) if BEGIN in marked else _around(database, query, rowid)
+    snippet, marks = _unmarked(text)
+    return Hit(seq=seq, kind=kind, name=name, at=at, snippet=snippet, marks=marks)
 
 
 def _around(database: Database, query: Query, rowid: int) -> str:
