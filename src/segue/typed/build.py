@@ -20,7 +20,7 @@ from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.typed import foreign
 from segue.typed.annotations import Scope
-from segue.typed.classes import Part, Parts, parts_of
+from segue.typed.classes import Part, Parts, parts_of, qualifier
 from segue.typed.containers import Items, Mapping, Tuple
 from segue.typed.described import LENGTH, ORDER, ZONE, Words, words_of
 from segue.typed.docstrings import documented
@@ -78,7 +78,7 @@ _SETS: dict[Any, Callable[[list[Any]], Any]] = {
     abc.MutableSet: set,
 }
 _DICTS = (dict, abc.Mapping, abc.MutableMapping)
-_QUALIFIERS = (typing.Required, typing.NotRequired, typing.Final)
+_QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Final")
 _UNIONS = (typing.Union, types.UnionType)
 
 
@@ -104,18 +104,18 @@ class Forms:
             if annotation.__constraints__:
                 return self._union(annotation.__constraints__, scope)
             return self.form(annotation.__bound__ or Any, scope)
-        if hasattr(annotation, "__supertype__"):  # NewType
+        if isinstance(annotation, typing.NewType):
             return self.form(annotation.__supertype__, scope)
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is typing.Annotated:
             return self._annotated(annotation, scope)
-        if origin in _QUALIFIERS:
+        if qualifier(annotation) in _QUALIFIERS:
             return self.form(arguments[0], scope)
         if origin is typing.Literal:
             return _one_of(_name(annotation), arguments)
         if origin in _UNIONS:
             return self._union(arguments, scope)
-        if hasattr(origin or annotation, "__value__"):  # a type alias statement
+        if type(origin or annotation).__name__ == "TypeAliasType":
             return self._alias(annotation, scope)
         return self._class(annotation, origin or annotation, arguments, scope)
 
@@ -135,7 +135,7 @@ class Forms:
             return Mapping(self._key(key, scope), self.form(item, scope))
         if issubclass(cls, enum.Enum):
             return _one_of(_name(cls), list(cls), documented(_own_doc(cls)).text)
-        if hasattr(cls, "__get_pydantic_core_schema__"):
+        if any("__get_pydantic_core_schema__" in vars(base) for base in cls.__mro__):
             return self._once(_key(annotation), lambda: foreign.pydantic_form(annotation))
         return self._once(_key((cls, *arguments)), lambda: self._record(annotation, cls, arguments, scope))
 
@@ -254,7 +254,7 @@ def _check_constructor(cls: Any, parts: Parts) -> None:
     """A class of the author's may have another one than its fields say."""
     if inspect.isabstract(cls):
         raise Indescribable(f"{_name(cls)} is abstract: use a class that can be made")
-    if typing.is_typeddict(cls):
+    if parts.make is dict:
         return
     try:
         inspect.signature(cls).bind(**{part.name: None for part in parts.parts})

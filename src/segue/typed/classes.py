@@ -33,7 +33,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 def parts_of(cls: type, scope: Scope) -> Parts | None:
     """None for a class that is none of these. Raises `Unresolved`."""
-    if typing.is_typeddict(cls):
+    if issubclass(cls, dict) and hasattr(cls, "__required_keys__"):  # that of typing, or of typing_extensions
         return _typed_dict(cls, scope)
     if dataclasses.is_dataclass(cls):
         return _dataclass(cls, scope)
@@ -48,11 +48,16 @@ def _typed_dict(cls: Any, scope: Scope) -> Parts:
     parts = []
     for name, annotation in scope.hints(cls).items():
         required = name in cls.__required_keys__
-        while typing.get_origin(annotation) in (typing.Required, typing.NotRequired):
-            required = typing.get_origin(annotation) is typing.Required
+        while (word := qualifier(annotation)) in ("Required", "NotRequired", "ReadOnly"):
+            required = required if word == "ReadOnly" else word == "Required"
             (annotation,) = typing.get_args(annotation)
         parts.append(Part(name, name, annotation, required))
     return Parts(parts, dict)
+
+
+def qualifier(annotation: Any) -> str:
+    """The name of what stands around a type: `Required`, `Final`; of typing or of typing_extensions."""
+    return str(getattr(typing.get_origin(annotation), "_name", ""))
 
 
 def _dataclass(cls: Any, scope: Scope) -> Parts:

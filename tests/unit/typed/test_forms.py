@@ -144,6 +144,11 @@ class Film(TypedDict):
     year: NotRequired[int]
 
 
+class Extended(typing_extensions.TypedDict, total=False):
+    title: typing_extensions.Required[typing_extensions.ReadOnly[str]]
+    year: int
+
+
 class Span(NamedTuple):
     start: int
     end: int = 9
@@ -290,6 +295,7 @@ TAKEN = [
     (list[N], array({"anyOf": [INT, TEXT | {"contentEncoding": "base64"}]}), [5, "aGk="], [5, b"hi"]),
     (Even, closed(["number"], number=INT), {"number": 4}, Even(4)),
     (Film, closed(["title"], title=TEXT, year=INT), {"title": "M"}, {"title": "M"}),
+    (Extended, closed(["title"], title=TEXT, year=INT), {"title": "M"}, {"title": "M"}),
     (Span, closed(["start"], start=INT, end=INT | {"default": 9}), {"start": 1}, Span(1)),
     (Span, closed(["start"], start=INT, end=INT | {"default": 9}), [1, 2], Span(1, 2)),
     (
