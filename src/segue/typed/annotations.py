@@ -37,6 +37,8 @@ class Scope(msgspec.Struct):
             return get_type_hints(holder, self.module, self.local, include_extras=True)["it"]
         except NameError as error:
             raise _unresolved(annotation, f"{error}; is it imported for type checkers only?") from error
+        except RecursionError:  # told by who asks for a type without end
+            raise
         except Exception as error:  # the text of an annotation is any code
             raise _unresolved(annotation, f"{type(error).__name__}: {error}") from error
 
