@@ -2,6 +2,7 @@
 
 append   stops itself inside an append, between the write and the sync
 commit   stops itself inside a commit
+marks    stops itself while it makes a session
 fork     has the turn lease, and a forked child that lives on
 spawn    has the turn lease, and a program started with all inheritable descriptors that lives on
 pool     has the turn lease, and a forked multiprocessing worker that lives on
@@ -37,6 +38,11 @@ def append(store: GitStore, session_id: str) -> None:
 def commit(store: GitStore, session_id: str) -> None:
     with locks.commit_lock(store._session(session_id).paths):
         stop_itself()
+
+
+def marks(store: GitStore, session_id: str) -> None:
+    os.rename = stop_itself
+    store.create("new")
 
 
 def fork(store: GitStore, session_id: str) -> None:

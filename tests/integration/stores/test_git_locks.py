@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -99,11 +99,17 @@ def test_appends_go_on_once_the_stopped_process_is_dead(store: GitStore) -> None
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_lease_cannot_be_taken_or_a_session_deleted_while_a_process_is_stopped_inside_an_append(
+def test_whoever_needs_the_append_lock_gives_up_on_a_process_stopped_inside_an_append(
     store: GitStore,
 ) -> None:
     with stopped_inside(store, "append") as child:
-        for operation in (lambda: store.acquire("s1", holder="me"), lambda: store.delete("s1")):
+        operations: tuple[Callable[[], object], ...] = (
+            lambda: store.acquire("s1", holder="me"),
+            lambda: store.delete("s1"),
+            lambda: store.repair("s1"),
+            lambda: store.verify("s1"),
+        )
+        for operation in operations:
             with pytest.raises(SessionBusy, match=f"process {child.pid}"):
                 operation()
         assert store.holder("s1") is None
@@ -137,6 +143,17 @@ def test_a_commit_gives_up_on_a_process_stopped_inside_one_and_is_made_up_for(
     store.commit("s1", "second")
     assert store.drain_commits(60)
     assert (store.root / "s1" / ".git" / "refs").exists()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_session_is_not_made_while_a_process_is_stopped_inside_making_one(store: GitStore) -> None:
+    with stopped_inside(store, "marks") as child:
+        with pytest.raises(SessionBusy, match=f"process {child.pid}, which is stopped"):
+            store.create("s2")
+        assert store.append("s1", [control_row()]) == [2]
+        child.kill()
+        child.wait()
+        assert store.create("s2")
 
 
 def test_who_is_only_unlucky_goes_on_waiting_while_others_make_progress(tmp_path: Path) -> None:
@@ -179,30 +196,51 @@ def test_the_lease_of_a_dead_process_is_free_though_its_child_lives(store: GitSt
             os.kill(child, signal.SIGKILL)
 
 
-def test_children_forked_while_threads_take_leases_and_append_keep_no_lock(store: GitStore) -> None:
-    stop = threading.Event()
+def take_turn(store: GitStore) -> None:
+    held = store.acquire("s1", holder="me")
+    store.append("s1", [turn_row()], lease=held)
+    store.release(held)
 
-    def take_turns() -> None:
-        while not stop.is_set():
-            held = store.acquire("s1", holder="a thread", wait=60)
-            store.append("s1", [turn_row()], lease=held)
-            store.release(held)
 
-    children = []
-    with ThreadPoolExecutor(1) as pool:
-        turns = pool.submit(take_turns)
-        for _ in range(40):
-            child = os.fork()
-            if child == 0:
-                signal.pause()
-            children.append(child)
-        stop.set()
-        turns.result(timeout=60)
+@pytest.mark.parametrize(
+    "work",
+    [
+        take_turn,
+        lambda store: store.holder("s1"),
+        lambda store: store.unmark("s1", 1),
+        lambda store: store.create("s2"),
+        lambda store: store.verify("s1"),
+        lambda store: (store.commit("s1", "turn"), store.drain_commits(60)),
+    ],
+    ids=["turn", "holder", "unmark", "create", "verify", "commit"],
+)
+def test_a_child_forked_just_after_a_lock_was_taken_or_freed_does_not_have_it(
+    store: GitStore, work: Callable[[GitStore], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit("s1", "turn")
+    assert store.drain_commits(60)
+    children: list[int] = []
+    flock = fcntl.flock
+
+    def then_fork(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+
     try:
-        assert store.holder("s1") is None
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", then_fork)
+            work(store)
+        store.close()
+        assert children
+        monkeypatch.setattr(locks, "LOCK_SECONDS", 0.5)
         with closing(GitStore(store.root)) as other:
-            held = other.acquire("s1", holder="another")
-            assert other.append("s1", [turn_row()], lease=held) == [other.last_seq("s1")]
+            take_turn(other)
+            assert other.create("s3")
+            other.repair("s1")
+            other.delete("s1")
     finally:
         for child in children:
             os.kill(child, signal.SIGKILL)

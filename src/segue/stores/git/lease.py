@@ -18,6 +18,7 @@ import msgspec
 
 from segue.errors import SessionBusy
 from segue.ids import utc_now
+from segue.stores.git.forks import open_lock
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.locks import append_lock, is_current, opened, try_lock, unlock
 from segue.stores.protocol import Lease
@@ -94,16 +95,13 @@ def give_back(paths: SessionPaths, lease: Lease, descriptor: int) -> None:
 def current_holder(paths: SessionPaths) -> str | None:
     """Who has the lease, or None. Raises OSError."""
     try:
-        descriptor = os.open(paths.turn_lock, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = open_lock(paths.turn_lock, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
-    except BlockingIOError:
-        return read_note(paths).describe()
+        return None if try_lock(descriptor, fcntl.LOCK_SH) else read_note(paths).describe()
     finally:
-        os.close(descriptor)
+        unlock(descriptor)
 
 
 def read_note(paths: SessionPaths) -> Note:
