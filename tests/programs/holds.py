@@ -2,7 +2,7 @@
 
 append   stops itself inside an append, between the write and the sync
 commit   stops itself inside a commit
-marks    stops itself while it makes a session
+create   stops itself while it makes a session
 fork     has the turn lease, and a forked child that lives on
 spawn    has the turn lease, and a program started with all inheritable descriptors that lives on
 pool     has the turn lease, and a forked multiprocessing worker that lives on
@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Any
 
-from segue.stores.git import GitStore, locks
+from segue.stores.git import GitStore, locks, marks
 from segue.testing.store_process import control_row
 
 
@@ -40,8 +40,8 @@ def commit(store: GitStore, session_id: str) -> None:
         stop_itself()
 
 
-def marks(store: GitStore, session_id: str) -> None:
-    os.rename = stop_itself
+def create(store: GitStore, session_id: str) -> None:
+    marks.make = stop_itself
     store.create("new")
 
 

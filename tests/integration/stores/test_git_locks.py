@@ -147,7 +147,7 @@ def test_a_commit_gives_up_on_a_process_stopped_inside_one_and_is_made_up_for(
 
 @pytest.mark.usefixtures("impatient")
 def test_a_session_is_not_made_while_a_process_is_stopped_inside_making_one(store: GitStore) -> None:
-    with stopped_inside(store, "marks") as child:
+    with stopped_inside(store, "create") as child:
         with pytest.raises(SessionBusy, match=f"process {child.pid}, which is stopped"):
             store.create("s2")
         assert store.append("s1", [control_row()]) == [2]
