@@ -112,6 +112,7 @@ def measure(
             session.grow(SHORT, advance)
         for session in sessions:
             session.grow(length, advance)
+        _check_same_work(sessions)
         for name, found in _measured(sessions, short, rounds).items():
             figures[name, length] = found
         raw[length] = sum(path.stat().st_size for path in sessions[0].folder.glob("s1/history/*"))
@@ -120,6 +121,17 @@ def measure(
     for session in sessions:
         session.system.close()
     return figures, raw
+
+
+def _check_same_work(sessions: list[Session]) -> None:
+    """Segue, and those that keep rows, give the same messages; the one that keeps items gives as many."""
+    found = [session.system.messages() for session in sessions]
+    expected = [(message["role"], message["content"]) for message in found[0]]
+    for session, messages in zip(sessions, found, strict=True):
+        if session.system.items:
+            assert len(messages) * MESSAGES == len(expected) * (MESSAGES + 1)
+        else:
+            assert [(message["role"], message["content"]) for message in messages] == expected
 
 
 def _measured(long: list[Session], short: list[Session], rounds: int) -> dict[str, Figures]:
@@ -150,7 +162,6 @@ def _timed(long: list[Session], short: list[Session], rounds: int) -> list[tuple
 
 
 def _figures(session: Session, taken: tuple[Times, Times], cold: list[float], size: int) -> Figures:
-    assert len(session.system.messages()) // session.length in (MESSAGES, MESSAGES + 1)
     disk = _blocks(session.folder)
     session.system.pack()
     ours, short = ([_low(values) for values in msgspec.structs.astuple(times)] for times in taken)

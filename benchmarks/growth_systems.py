@@ -35,6 +35,8 @@ class System(Protocol):
     name: str
     note: str
     """How it is used here."""
+    items: bool
+    """Whether it keeps items of the Responses API, not rows: a text and a call of one message are two."""
 
     def __init__(self, folder: Path) -> None: ...
 
@@ -61,6 +63,7 @@ class System(Protocol):
 class Segue:
     name = "Segue"
     note = "git store, a commit after every turn"
+    items = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -111,6 +114,7 @@ class Segue:
 class Sqlite:
     name = "SQLite"
     note = "WAL, synchronous=FULL, one row an event, a transaction an append"
+    items = False
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -178,6 +182,7 @@ class Sqlite:
 class JsonLines:
     name = "JSONL file"
     note = "one write and fdatasync an append, no lock, no check"
+    items = False
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -228,6 +233,7 @@ class JsonLines:
 class AgentsSession:
     name = "Agents SQLiteSession"
     note = "messages only: no event, no half answer, so three writes a turn"
+    items = True
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
