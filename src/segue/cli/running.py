@@ -14,6 +14,7 @@ import msgspec
 from segue.cli import exits, hints, outcome, output, stopping
 from segue.cli.output import FORMATS, Output
 from segue.cli.visible import say
+from segue.errors import StorageError
 from segue.session.context import SessionHandle, session_context
 from segue.session.db import SessionDB, default_db
 from segue.session.decisions import open_waits
@@ -66,7 +67,11 @@ def run(
         say("segue: the turn is suspended")
     elif ended.error is not None:
         hints.say_error(ended.error, verbose=verbose)
-    _say_what_next(db, result, continuation)
+    if isinstance(ended.error, StorageError):
+        shown_by = hints.command("sessions", "show", result.session_id)
+        say(f"segue: the turn stopped before doing more; what was recorded until then: `{shown_by}`")
+    else:
+        _say_what_next(db, result, continuation)
     return _code(ended.error, result) or _unwritten(result)
 
 

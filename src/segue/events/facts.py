@@ -96,6 +96,8 @@ class MessageDelta(Event, frozen=True, kw_only=True):
     message_id: str
     delta: dict[str, Any]
     """`{type: text | reasoning, text}`; any other shape is a provider's own chunk, kept verbatim."""
+    whole: str = ""
+    """Digest under `files/` of the text as JSON, when it was too large for a row, which has its beginning and end."""
     called_by: str = ""
 
 
@@ -133,6 +135,8 @@ class ToolResult(Event, frozen=True, kw_only=True):
     result: Any
     """null, false, 0, {} and [] are results."""
     is_error: bool = False
+    whole: str = ""
+    """Digest under `files/` of the result as JSON, when it was too large for a row, which has its beginning and end."""
     called_by: str = ""
 
 
@@ -195,6 +199,8 @@ class CallEnded(Event, frozen=True, kw_only=True):
     """`{type, message, code?}`"""
     usage: dict[str, Any] | None = None
     """`{input_tokens, output_tokens, ...}`"""
+    whole: str = ""
+    """Digest under `files/` of the result as JSON, when it was too large for a row, which has its beginning and end."""
 
 
 class FileBackedUp(Event, frozen=True, kw_only=True):

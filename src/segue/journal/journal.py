@@ -19,6 +19,7 @@ from segue.events.envelope import Envelope
 from segue.events.facts import Event
 from segue.journal.held import DeltaKind, Held
 from segue.journal.kept import V
+from segue.journal.large import FOLDER, LARGE, is_large_text, shortened
 from segue.journal.processes import processes
 from segue.journal.views import Views
 from segue.stores.protocol import Draft, Lease, Store
@@ -142,8 +143,15 @@ class Journal:
         return drafts
 
     def _draft(self, event: Event) -> Draft:
+        if is_large_text(event):
+            event = shortened(event, self._keep)
         payload = encode_payload(event)
+        if len(payload) >= LARGE:
+            payload = encode_payload(shortened(event, self._keep))
         return Draft(self._new_id("evt"), self.deployment_id, event.TYPE, payload, self._clock())
+
+    def _keep(self, data: bytes) -> str:
+        return self.store.put_blob(self.session_id, FOLDER, data)
 
     def flush_held(self) -> None:
         with self._lock:

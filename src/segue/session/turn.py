@@ -43,6 +43,9 @@ LOOK_AT_LEASE = 0.02
 INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit)
 """What ends code from outside without anybody having cancelled the turn: it can be resumed."""
 
+ERROR_TEXT = 32_000
+"""Characters of an exception's text that are recorded."""
+
 
 _UNWOUND = {SessionError: "interrupted", TurnSuspended: "suspended"}
 """How a call that a cancellation left is recorded, by what ends its turn; cancelled, where the turn goes on or is."""
@@ -378,9 +381,13 @@ class _Normal(BaseException):
 
 
 def error_text(error: BaseException) -> str:
-    """`str(error)`, also of an exception that cannot say what it is: recording it must not replace it."""
+    """`str(error)`, also of an exception that cannot say what it is: recording it must not replace it.
+
+    At most `ERROR_TEXT` characters of it.
+    """
     try:
-        return str(error)
+        text = str(error)
+        return text if len(text) <= ERROR_TEXT else f"{text[:ERROR_TEXT]} [... of {len(text):,} characters]"
     except Exception:
         return f"a {type(error).__name__} whose text cannot be read"
 

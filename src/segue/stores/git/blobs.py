@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from segue.errors import BlobNotFound, StorageError
@@ -32,16 +33,37 @@ def put(paths: SessionPaths, folder: str, data: bytes) -> str:
 
 def get(paths: SessionPaths, folder: str, digest: str) -> bytes:
     """Raises BlobNotFound, OSError; `StorageError` when the bytes are not those of the digest."""
-    path = blob_path(paths, folder, digest)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        raise BlobNotFound(f"{paths.session_id} has no blob {digest} in {folder}") from None
-    with open(descriptor, "rb") as file:
+    with _opened(paths, folder, digest) as file:
         data = file.read()
     if hashlib.sha256(data).hexdigest() != digest:
-        raise StorageError(f"{path} is damaged: its bytes are not those of its name")
+        raise _damaged(blob_path(paths, folder, digest))
     return data
+
+
+def size(paths: SessionPaths, folder: str, digest: str) -> int:
+    """Bytes. Raises BlobNotFound, OSError."""
+    with _opened(paths, folder, digest) as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def check(paths: SessionPaths, folder: str, digest: str) -> None:
+    """Like `get`, in little memory, without the bytes."""
+    with _opened(paths, folder, digest) as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise _damaged(blob_path(paths, folder, digest))
+
+
+def _opened(paths: SessionPaths, folder: str, digest: str) -> BufferedReader:
+    try:
+        descriptor = os.open(blob_path(paths, folder, digest), os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise BlobNotFound(f"{paths.session_id} has no blob {digest} in {folder}") from None
+    return open(descriptor, "rb")
+
+
+def _damaged(path: Path) -> StorageError:
+    advice = "`segue sessions repair` restores it, if a commit has it"
+    return StorageError(f"{path} is damaged: its bytes are not those of its name; {advice}")
 
 
 def blob_path(paths: SessionPaths, folder: str, digest: str) -> Path:
@@ -55,10 +77,12 @@ def logged(paths: SessionPaths, offset: int) -> tuple[list[tuple[str, str]], int
     """
     try:
         with open(paths.blob_log, "rb") as file:
-            file.seek(offset)
+            end = file.seek(0, os.SEEK_END)
+            file.seek(min(offset, end))
             data = file.read()
     except FileNotFoundError:
         return [], 0
+    offset = min(offset, end)
     end = data.rfind(b"\n") + 1
     found = (_LOG_LINE.fullmatch(line) for line in data[:end].split(b"\n"))
     return [(match[1].decode(), match[2].decode()) for match in found if match], offset + end
@@ -98,9 +122,11 @@ def _note(paths: SessionPaths, folder: str, digest: str) -> None:
 
 
 def _append(paths: SessionPaths, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     descriptor = os.open(paths.blob_log, flags, 0o600)
     try:
-        write_all(descriptor, data)
+        end = os.fstat(descriptor).st_size
+        torn = end > 0 and os.pread(descriptor, 1, end - 1) != b"\n"  # a line that a crash cut short
+        write_all(descriptor, b"\n" * torn + data)
     finally:
         os.close(descriptor)

@@ -11,6 +11,7 @@ kept from being committed is simply part of the next commit.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -20,11 +21,11 @@ import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
-from segue.errors import BlobNotFound
+from segue.errors import BlobNotFound, StorageError
 from segue.stores.git import blobs, repository, restarts
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.locks import commit_lock
-from segue.stores.git.objects import DamagedObject, Objects, add_path, format_commit
+from segue.stores.git.objects import LARGE, DamagedObject, Objects, Written, add_path, format_commit
 from segue.stores.git.packing import pack_when_many
 from segue.stores.git.segments import lines_after, segments_after
 from segue.stores.git.session import GitSession
@@ -33,6 +34,7 @@ CHUNK_ROWS = 1000
 """Rows of one history file in the tree, at most."""
 ON_ITS_WAY = 0.05
 """Seconds that a blob may take from its note in the log to its place."""
+log = logging.getLogger("segue.stores.git")
 _TRAILER = re.compile(r"\nSegue-Seq: (\d+)\nSegue-Blobs: (\d+)\n\Z")
 
 
@@ -71,8 +73,8 @@ def _commit(session: GitSession, messages: list[str]) -> None:
         raise DamagedObject("the history is ahead of the journal")
     additions: dict[str, Any] = {}
     for first, chunk in _chunks(session, head.seq):
-        add_path(additions, f"history/{fan_out(first)}/{first:012d}.jsonl", chunk)
-    blob_offset = _add_blobs(paths, head, known, additions)
+        add_path(additions, f"history/{fan_out(first)}/{first:012d}.jsonl", objects.write_blob(chunk))
+    blob_offset = _add_blobs(paths, head, objects, known, additions)
     if additions:
         additions["meta.json"] = paths.meta.read_bytes()
         tree = objects.grow(head.tree, additions)
@@ -119,25 +121,46 @@ def _known_blobs(paths: SessionPaths, objects: Objects, head: Head) -> set[tuple
 
 
 def _add_blobs(
-    paths: SessionPaths, head: Head, known: set[tuple[str, str]] | None, additions: dict[str, Any]
+    paths: SessionPaths,
+    head: Head,
+    objects: Objects,
+    known: set[tuple[str, str]] | None,
+    additions: dict[str, Any],
 ) -> int:
     found, offset = blobs.logged(paths, head.blob_offset)
-    if known is not None:  # the folders know best
+    if known is not None or offset < head.blob_offset:  # the folders know best
+        known = known or set()
         found = [blob for blob in dict.fromkeys([*found, *blobs.everything(paths)]) if blob not in known]
     for number, (folder, digest) in enumerate(found, head.blob_offset // 71):
-        content = _content(paths, folder, digest)
-        if content is not None:
-            add_path(additions, f"{folder}/{fan_out(number * 20)}/{digest}", content)
+        written = _written(paths, objects, folder, digest)
+        if written is not None:
+            add_path(additions, f"{folder}/{fan_out(number * 20)}/{digest}", written)
     return offset
 
 
-def _content(paths: SessionPaths, folder: str, digest: str) -> bytes | None:
-    """None for a blob that was noted, then lost together with whoever wanted it. It may also be on its way."""
+def _written(paths: SessionPaths, objects: Objects, folder: str, digest: str) -> Written | None:
+    """None for a blob that was noted, then lost together with whoever wanted it, or that is damaged.
+
+    It may also be on its way.
+    """
     for pause in (ON_ITS_WAY, 0.0):
         with contextlib.suppress(BlobNotFound):
-            return blobs.get(paths, folder, digest)
+            return _write(paths, objects, folder, digest)
         time.sleep(pause)
     return None
+
+
+def _write(paths: SessionPaths, objects: Objects, folder: str, digest: str) -> Written | None:
+    try:
+        if blobs.size(paths, folder, digest) < LARGE:
+            return objects.write_blob(blobs.get(paths, folder, digest))
+        blobs.check(paths, folder, digest)
+    except BlobNotFound:
+        raise
+    except StorageError as error:
+        log.warning("%s; it is not committed", error)
+        return None
+    return objects.write_file(blobs.blob_path(paths, folder, digest))
 
 
 def _message(messages: list[str], seq: int, blob_offset: int) -> str:

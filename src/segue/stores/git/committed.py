@@ -15,7 +15,7 @@ from pygit2.enums import ObjectType
 
 from segue.stores.git.commits import Head, read_head
 from segue.stores.git.layout import SessionPaths
-from segue.stores.git.objects import DIRECTORY, DamagedObject, Objects, parse_tree
+from segue.stores.git.objects import DIRECTORY, DamagedObject, Objects, is_large, is_whole, parse_tree
 
 _CHUNK = re.compile(rb"(\d{12})\.jsonl")
 _FIRST_SEQ = re.compile(rb'\{"id":"[^"]*","session_id":"[^"]*","deployment_id":"[^"]*","seq":(\d+),')
@@ -103,7 +103,16 @@ class Committed:
                 if mode == DIRECTORY:
                     waiting.append(child.hex())
                 else:
-                    self._read(child.hex(), ObjectType.BLOB, "a file")
+                    self._check_file(child.hex())
+
+    def _check_file(self, oid: str) -> None:
+        path = self._objects.path / oid[:2] / oid[2:]
+        if not path.exists() or not is_large(path):
+            self._read(oid, ObjectType.BLOB, "a file")
+        elif is_whole(path):
+            self._seen.add(oid)
+        else:
+            self.damaged.append(f"a file: object {oid} is damaged")
 
     def _index_rows(self) -> None:
         for name, oid in self._files("history"):

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,18 @@ _KINDS = {
     kind.name.lower().encode(): kind
     for kind in (ObjectType.COMMIT, ObjectType.TREE, ObjectType.BLOB, ObjectType.TAG)
 }
+LARGE = 8 << 20
+"""Bytes from which a blob is written in little memory, and stays out of packs: their maker holds several whole."""
 Entries = dict[bytes, tuple[bytes, bytes]]
 """Name -> mode and binary object id."""
-Addition = bytes | dict[str, "Addition"]
-"""A file's content, or a directory of additions."""
+
+
+class Written(str):
+    """The id of a blob that is written already."""
+
+
+Addition = bytes | Written | dict[str, "Addition"]
+"""A file: its content, or its blob; or a directory of additions."""
 
 
 class DamagedObject(Exception):
@@ -70,6 +78,10 @@ class Objects:
             raise DamagedObject(oid) from error
         return ObjectType(found), bytes(data)
 
+    def is_loose(self, oid: str) -> bool:
+        """Raises OSError."""
+        return _has_content(self._loose(oid))
+
     def write(self, kind: ObjectType, data: bytes) -> str:
         """The object's id, hexadecimal. Written loose, as git does, but without asking the packs. Raises OSError."""
         raw = b"%s %d\0%s" % (kind.name.lower().encode(), len(data), data)
@@ -77,10 +89,24 @@ class Objects:
         if kind != ObjectType.BLOB:
             self.written[oid] = data
         if not _has_content(self._loose(oid)):
-            self._write_loose(oid, zlib.compress(raw, 1))
+            self._write_loose(oid, [zlib.compress(raw, 1)])
         return oid
 
-    def _write_loose(self, oid: str, data: bytes) -> None:
+    def write_blob(self, data: bytes) -> Written:
+        """Raises OSError."""
+        return Written(self.write(ObjectType.BLOB, data))
+
+    def write_file(self, path: Path) -> Written:
+        """The blob of a file of any size, in little memory; durable, because it will not be packed. Raises OSError."""
+        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+        for part in _parts(path):
+            digest.update(part)
+        oid = Written(digest.hexdigest())
+        if not _has_content(self._loose(oid)):
+            self._write_loose(oid, _compressed(path), sync=True)
+        return oid
+
+    def _write_loose(self, oid: str, data: Iterable[bytes], *, sync: bool = False) -> None:
         folder = f"{self.path}/{oid[:2]}"
         building = f"{folder}/tmp_obj_{secrets.token_hex(8)}"  # a name that `git gc` would clean up
         try:
@@ -89,7 +115,10 @@ class Objects:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             descriptor = os.open(building, _NEW, 0o600)
         try:
-            write_all(descriptor, data)
+            for part in data:
+                write_all(descriptor, part)
+            if sync:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         os.replace(building, self._loose(oid))
@@ -105,6 +134,8 @@ class Objects:
         return self.write(ObjectType.TREE, format_tree(entries))
 
     def _added(self, old: tuple[bytes, bytes] | None, addition: Addition) -> tuple[bytes, bytes]:
+        if isinstance(addition, Written):
+            return FILE, bytes.fromhex(addition)
         if isinstance(addition, bytes):
             return FILE, bytes.fromhex(self.write(ObjectType.BLOB, addition))
         subtree = old[1].hex() if old and old[0] == DIRECTORY else None
@@ -133,12 +164,18 @@ def read_loose(path: str) -> tuple[ObjectType, bytes] | None:
     return kind, data
 
 
-def is_whole(path: str) -> bool:
-    """Whether a loose object is there and not damaged."""
-    try:
-        return read_loose(path) is not None
-    except DamagedObject:
-        return False
+def _parts(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            yield part
+
+
+def _compressed(path: Path) -> Iterator[bytes]:
+    compressor = zlib.compressobj(1)
+    yield compressor.compress(b"blob %d\0" % path.stat().st_size)
+    for part in _parts(path):
+        yield compressor.compress(part)
+    yield compressor.flush()
 
 
 def _has_content(path: str) -> bool:
@@ -146,6 +183,29 @@ def _has_content(path: str) -> bool:
         return os.stat(path).st_size > 0
     except FileNotFoundError:
         return False
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a loose object is there and has the bytes of its name; in little memory."""
+    inflater, digest = zlib.decompressobj(), hashlib.sha1(usedforsecurity=False)
+    try:
+        for part in _parts(path):
+            while part:
+                digest.update(inflater.decompress(part, 1 << 20))
+                part = inflater.unconsumed_tail
+        digest.update(inflater.flush())
+    except (OSError, zlib.error):
+        return False
+    return inflater.eof and digest.hexdigest() == path.parent.name + path.name
+
+
+def is_large(path: Path) -> bool:
+    """Whether a loose object is one that stays loose. Raises OSError."""
+    if path.stat().st_size < LARGE // 1032:  # nothing is compressed more than that
+        return False
+    with open(path, "rb") as file:
+        header = zlib.decompressobj().decompress(file.read(64), 64).split(b"\0")[0].split()
+    return len(header) == 2 and header[1].isdigit() and int(header[1]) >= LARGE
 
 
 def parse_tree(data: bytes) -> Entries:
@@ -169,7 +229,7 @@ def format_commit(tree: str, parent: str | None, message: str, seconds: int) -> 
     return "\n".join([*lines, "", message]).encode("utf-8", "replace").replace(b"\0", b"?")
 
 
-def add_path(additions: dict[str, Any], path: str, content: bytes) -> None:
+def add_path(additions: dict[str, Any], path: str, content: bytes | Written) -> None:
     """Put a file into nested additions."""
     *directories, name = path.split("/")
     for directory in directories:

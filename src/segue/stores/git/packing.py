@@ -15,7 +15,7 @@ import pygit2
 
 from segue.stores.git.completeness import check_complete
 from segue.stores.git.layout import sync_directory
-from segue.stores.git.objects import is_whole
+from segue.stores.git.objects import is_large, is_whole
 from segue.stores.git.packs import Pack, join_packs, read_pack
 from segue.stores.git.repository import STALE_SECONDS, remove_unfinished
 
@@ -60,9 +60,10 @@ def pack(git: Path) -> None:
 
 def pack_loose(objects: Path) -> None:
     """All loose objects that are in no pack into a new one; they go once it is durable."""
-    loose = [path for path in objects.glob("[0-9a-f][0-9a-f]/*") if len(path.name) == 38]
+    found = (path for path in objects.glob("[0-9a-f][0-9a-f]/*") if len(path.name) == 38)
+    loose = [path for path in found if not is_large(path)]
     packs = _packs(objects / "pack")
-    oids = (path.parent.name + path.name for path in loose if is_whole(str(path)))  # no commit has the others
+    oids = (path.parent.name + path.name for path in loose if is_whole(path))  # no commit has the others
     new = [oid for oid in oids if not any(bytes.fromhex(oid) in found for found in packs)]
     if new:
         _write_pack(objects, new)

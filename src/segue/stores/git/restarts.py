@@ -49,7 +49,7 @@ def check(git: Path, objects: Objects, commit: str | None) -> None:
     """Look at what was written since the start before, up to the commit; damaged objects are taken
     away. The caller holds the commit lock. Raises DamagedObject when a commit needs one, OSError."""
     for path in list(_loose(git)):
-        if not is_whole(str(path)):
+        if not is_whole(path):
             path.unlink(missing_ok=True)
     for index in (git / "objects" / "pack").glob("*.idx"):
         if not index.with_suffix(".pack").exists():  # one of the two reached the disk, or was removed from it
@@ -109,5 +109,5 @@ def _check_tree(objects: Objects, tree: str, before: str) -> None:
         if mode == DIRECTORY:
             old = known.get(name)
             _check_tree(objects, oid.hex(), old[1].hex() if old and old[0] == DIRECTORY else "")
-        else:
+        elif not objects.is_loose(oid.hex()):  # those were looked at, and may be large
             objects.read(oid.hex(), ObjectType.BLOB)
