@@ -34,6 +34,8 @@ CHUNK_ROWS = 1000
 """Rows of one history file in the tree, at most."""
 ON_ITS_WAY = 0.05
 """Seconds that a blob may take from its note in the log to its place."""
+PAUSES = (0.05, 0.25, 0.0)
+"""Seconds after each try of a commit that found an object missing or damaged; then all are made anew."""
 log = logging.getLogger("segue.stores.git")
 _TRAILER = re.compile(r"\nSegue-Seq: (\d+)\nSegue-Blobs: (\d+)\n\Z")
 
@@ -55,12 +57,15 @@ def commit_session(session: GitSession, messages: list[str]) -> None:
             return
         repository.prepare(paths.git)
         repository.remove_stale_locks(paths.git)
-        try:
-            _commit(session, messages)
-            pack_when_many(paths.git)
-        except (DamagedObject, pygit2.GitError):
-            repository.start_again(paths.git)
-            _commit(session, messages)
+        for pause in PAUSES:
+            try:
+                _commit(session, messages)
+                pack_when_many(paths.git)
+                return
+            except (DamagedObject, pygit2.GitError):
+                time.sleep(pause)  # somebody's `git gc` moves objects about
+        repository.start_again(paths.git)
+        _commit(session, messages)
 
 
 def _commit(session: GitSession, messages: list[str]) -> None:
@@ -81,6 +86,9 @@ def _commit(session: GitSession, messages: list[str]) -> None:
         text = _message(messages, until.seq, blob_offset)
         commit = objects.write(ObjectType.COMMIT, format_commit(tree, head.commit, text, int(time.time())))
         repository.write_branch(paths.git, commit)
+        if objects.missing():  # a `git gc --prune=now` took what no branch named yet
+            repository.write_branch(paths.git, head.commit)
+            raise DamagedObject("objects that were just written")
         session.recent_objects = objects.written
 
 

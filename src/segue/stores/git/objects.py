@@ -54,6 +54,8 @@ class Objects:
         self.path = path
         self.written: dict[str, bytes] = {}
         """Trees and commits written through this object: what will be `recent` next time."""
+        self._ids: list[str] = []
+        """Of all that was written, or was there already."""
         self._recent = recent
         self._odb: pygit2.Odb | None = None
 
@@ -78,6 +80,14 @@ class Objects:
             raise DamagedObject(oid) from error
         return ObjectType(found), bytes(data)
 
+    def missing(self) -> list[str]:
+        """Ids of objects that were written through this one and are not there any more. Raises OSError."""
+        gone = [oid for oid in self._ids if not self.is_loose(oid)]
+        if not gone:
+            return []
+        packs = pygit2.Odb(str(self.path))
+        return [oid for oid in gone if not packs.exists(pygit2.Oid(hex=oid))]
+
     def is_loose(self, oid: str) -> bool:
         """Raises OSError."""
         return _has_content(self._loose(oid))
@@ -86,6 +96,7 @@ class Objects:
         """The object's id, hexadecimal. Written loose, as git does, but without asking the packs. Raises OSError."""
         raw = b"%s %d\0%s" % (kind.name.lower().encode(), len(data), data)
         oid = hashlib.sha1(raw, usedforsecurity=False).hexdigest()
+        self._ids.append(oid)
         if kind != ObjectType.BLOB:
             self.written[oid] = data
         if not _has_content(self._loose(oid)):
@@ -102,6 +113,7 @@ class Objects:
         for part in _parts(path):
             digest.update(part)
         oid = Written(digest.hexdigest())
+        self._ids.append(oid)
         if not _has_content(self._loose(oid)):
             self._write_loose(oid, _compressed(path), sync=True)
         return oid

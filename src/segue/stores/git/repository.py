@@ -60,8 +60,11 @@ def read_branch(git: Path) -> str | None:
     return text if _OID.fullmatch(text) else "0" * 40
 
 
-def write_branch(git: Path, commit: str) -> None:
-    """Raises OSError."""
+def write_branch(git: Path, commit: str | None) -> None:
+    """Name the commit, or, with None, none. Raises OSError."""
+    if commit is None:
+        (git / BRANCH).unlink(missing_ok=True)
+        return
     (git / BRANCH).parent.mkdir(parents=True, exist_ok=True)
     _replace(git / BRANCH, f"{commit}\n")
 
