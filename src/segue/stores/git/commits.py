@@ -23,6 +23,7 @@ from pygit2.enums import ObjectType
 
 from segue.errors import BlobNotFound, StorageError
 from segue.stores.git import blobs, repository, restarts
+from segue.stores.git.collecting import no_collector
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.locks import commit_lock
 from segue.stores.git.objects import LARGE, DamagedObject, Objects, Written, add_path, format_commit
@@ -57,15 +58,21 @@ def commit_session(session: GitSession, messages: list[str]) -> None:
             return
         repository.prepare(paths.git)
         repository.remove_stale_locks(paths.git)
-        for pause in PAUSES:
-            try:
-                _commit(session, messages)
-                pack_when_many(paths.git)
-                return
-            except (DamagedObject, pygit2.GitError):
-                time.sleep(pause)  # somebody's `git gc` moves objects about
-        repository.start_again(paths.git)
-        _commit(session, messages)
+        with no_collector(paths.git):
+            _commit_whole(session, messages)
+
+
+def _commit_whole(session: GitSession, messages: list[str]) -> None:
+    git = session.paths.git
+    for pause in PAUSES:
+        try:
+            _commit(session, messages)
+            pack_when_many(git)
+            return
+        except (DamagedObject, pygit2.GitError, FileNotFoundError):
+            time.sleep(pause)  # it may be somebody's `git repack` or `prune` that moves objects about
+    repository.start_again(git)
+    _commit(session, messages)
 
 
 def _commit(session: GitSession, messages: list[str]) -> None:

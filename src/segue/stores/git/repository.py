@@ -4,6 +4,7 @@ left.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -75,9 +76,10 @@ def remove_stale_locks(git: Path) -> None:
     Raises OSError.
     """
     for path in [*git.glob("*.lock"), *git.glob("refs/**/*.lock")]:
-        if time.time() - path.stat().st_mtime > STALE_SECONDS:
-            path.unlink(missing_ok=True)
-            log.warning("%s was left behind and is removed", path)
+        with contextlib.suppress(FileNotFoundError):  # a living git's
+            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                path.unlink()
+                log.warning("%s was left behind and is removed", path)
 
 
 def remove_unfinished(git: Path) -> None:
