@@ -173,7 +173,7 @@ def test_a_damaged_pack_is_not_joined_but_told(store: GitStore, folder: Path) ->
 
 def test_files_of_an_interrupted_packing_are_removed_when_they_are_old(store: GitStore, folder: Path) -> None:
     turns(store, 1)
-    names = ("tmp_pack_1", "tmp_idx_1", "pack_git2_abc")
+    names = ("tmp_pack_1", "tmp_idx_1", "pack_git2_abc", f"pack-{'0' * 40}.pack")
     for name in names:
         (folder / name).touch()
     pack(folder.parent.parent)
@@ -181,7 +181,7 @@ def test_files_of_an_interrupted_packing_are_removed_when_they_are_old(store: Gi
     for name in names:
         os.utime(folder / name, (time.time() - 3600,) * 2)
     pack(folder.parent.parent)
-    assert (kept, [(folder / name).exists() for name in names]) == ([True] * 3, [False] * 3)
+    assert (kept, [(folder / name).exists() for name in names]) == ([True] * 4, [False] * 4)
 
 
 def test_nothing_is_removed_before_its_copy_is_synced(

@@ -142,7 +142,9 @@ def _remove(packs: list[Pack]) -> None:
 
 
 def _remove_unfinished(objects: Path) -> None:
-    for path in [found for pattern in _UNFINISHED for found in objects.glob(pattern)]:
+    unfinished = [found for pattern in _UNFINISHED for found in objects.glob(pattern)]
+    packs = objects.glob("pack/pack-*.pack")
+    for path in [*unfinished, *(path for path in packs if not path.with_suffix(".idx").exists())]:
         if time.time() - path.stat().st_mtime <= STALE_SECONDS:
             continue
         if path.is_dir():
