@@ -65,8 +65,8 @@ class Runtime:
         """Ask the model and return its reply: text, one of `choices`, or a value of `schema`.
 
         `content` is text or a list of content parts. The docstring and arguments of the enclosing agentic call, and
-        what its `render_range` lets it see, go before it. `schema` is a type (anything msgspec describes, or a
-        pydantic model) or a JSON schema as a dict. A reply that does not fit is asked for again, `attempts` times in
+        what its `render_range` lets it see, go before it. `schema` is a type (any that a tool's parameter
+        can have) or a JSON schema as a dict. A reply that does not fit is asked for again, `attempts` times in
         all. `options` are those of `ExecOptions`.
 
         `tools` are functions, agentic functions or `segue.tool`s that the model may call, none by default. The calls

@@ -69,11 +69,12 @@ class Mapping:
         self._key, self._item = key, item
 
     def schema(self, definitions: Definitions) -> dict[str, Any]:
-        made: dict[str, Any] = {"type": "object", "additionalProperties": self._item.schema(definitions)}
-        names = self._key.schema(definitions)
-        if names.get("enum") and all(isinstance(name, str) for name in names["enum"]):
-            made["propertyNames"] = {"enum": names["enum"]}
-        return made
+        item = self._item.schema(definitions)
+        names = self._key.schema(definitions).get("enum", [])
+        if names and all(isinstance(name, str) for name in names):
+            properties = {name: item for name in names}
+            return {"type": "object", "properties": properties, "additionalProperties": False}
+        return {"type": "object", "additionalProperties": item}
 
     def convert(self, value: Any, at: str, how: How) -> Any:
         value = opened(value, how)

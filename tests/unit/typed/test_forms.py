@@ -271,7 +271,7 @@ TAKEN = [
     (Mapping[int, str], {"type": "object", "additionalProperties": TEXT}, {"1": "a"}, {1: "a"}),
     (
         dict[Color, int],
-        {"type": "object", "additionalProperties": INT, "propertyNames": {"enum": ["red", "blue"]}},
+        {"type": "object", "properties": {"red": INT, "blue": INT}, "additionalProperties": False},
         {"red": 1},
         {Color.RED: 1},
     ),
