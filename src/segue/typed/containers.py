@@ -72,7 +72,7 @@ class Mapping:
         item = self._item.schema(definitions)
         names = self._key.schema(definitions).get("enum", [])
         if names and all(isinstance(name, str) for name in names):
-            properties = {name: item for name in names}
+            properties = dict.fromkeys(names, item)
             return {"type": "object", "properties": properties, "additionalProperties": False}
         return {"type": "object", "additionalProperties": item}
 
