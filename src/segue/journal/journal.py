@@ -189,7 +189,8 @@ class Journal:
         return self.store.read(self.session_id, after_seq)
 
     def watch(self, after_seq: int = 0, *, stop: threading.Event | None = None) -> Iterator[list[Envelope]]:
-        """Batches of rows after `after_seq`, as they become visible anywhere, until `stop` is set."""
+        """Batches of rows after `after_seq`, as they become visible anywhere, until `stop` is set; a
+        `segue.stores.protocol.Stop` ends the wait for rows at once."""
         return self.store.watch(self.session_id, after_seq, stop=stop)
 
     def view(self, cls: type[V]) -> V:

@@ -128,7 +128,8 @@ class SessionDB:
     def watch(
         self, session_id: str, after_seq: int = 0, *, stop: threading.Event | None = None
     ) -> Iterator[Any]:
-        """Batches of envelopes, now and as they become visible, from any process."""
+        """Batches of envelopes, now and as they become visible, from any process, until `stop` is set; a
+        `segue.stores.protocol.Stop` ends the wait for rows at once."""
         return self.journal(session_id).watch(after_seq, stop=stop)
 
     def journal(self, session_id: str) -> Journal:

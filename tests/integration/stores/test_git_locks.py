@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from segue.errors import SessionBusy, SessionNotFound, StaleWriter
+from segue.errors import SessionBusy, SessionNotFound, StaleWriter, StorageError
 from segue.stores.git import GitStore, lease, leases, locks
 from segue.stores.git.removal import remove
 from segue.testing.store_process import control_row, turn_row
@@ -176,6 +177,23 @@ def test_who_is_only_unlucky_goes_on_waiting_while_others_make_progress(tmp_path
     finally:
         locks.unlock(mine)
         locks.unlock(theirs)
+
+
+def test_a_file_system_without_locks_is_an_error_that_says_so(
+    store: GitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", no_locks)
+        for operation in (
+            lambda: store.append("s1", [control_row()]),
+            lambda: store.acquire("s1", holder="me"),
+        ):
+            with pytest.raises(StorageError, match=r"ENOLCK.*SEGUE_HOME"):
+                operation()
+    assert [row.seq for row in store.read("s1")] == [1]
 
 
 # A process that dies while it has the lease

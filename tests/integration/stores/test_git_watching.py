@@ -46,6 +46,13 @@ def other(store: GitStore) -> Iterator[GitStore]:
         yield other
 
 
+@pytest.fixture(autouse=True)
+def alone() -> None:
+    """The thread of the test before ends a moment after its last watch."""
+    for thread in watch_threads():
+        thread.join(60)
+
+
 @pytest.fixture
 def never_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is not told of a row does not find it."""
@@ -119,6 +126,17 @@ def test_a_stop_ends_the_wait_at_once_and_another_event_soon(store: GitStore) ->
         for stop in ends:
             stop.set()
         assert [watch.result(timeout=60) for watch in waiting] == [[], []]
+
+
+def test_where_there_is_no_inotify_watchers_poll(
+    store: GitStore, other: GitStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announcing, "inotify_simple", None)
+    store.append("s1", [control_row()])
+    watch = Watch(store, 2)
+    watch.until(1)
+    other.append("s1", [control_row()])
+    assert (watch.seqs(), watch_threads()) == ([1, 2], [])
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
