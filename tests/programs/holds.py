@@ -45,12 +45,16 @@ def create(store: GitStore, session_id: str) -> None:
     store.create("new")
 
 
+def live_on() -> None:
+    """In a child, which is told apart by its number."""
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+
 def fork(store: GitStore, session_id: str) -> None:
     store.acquire(session_id, holder="the parent")
-    child = os.fork()
-    if child == 0:
-        time.sleep(600)
-    print(child, flush=True)
+    if os.fork() == 0:
+        live_on()
     signal.pause()
 
 
@@ -63,9 +67,7 @@ def spawn(store: GitStore, session_id: str) -> None:
 
 def pool(store: GitStore, session_id: str) -> None:
     store.acquire(session_id, holder="the parent")
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
-    child.start()
-    print(child.pid, flush=True)
+    multiprocessing.get_context("fork").Process(target=live_on).start()
     signal.pause()
 
 
