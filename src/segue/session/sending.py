@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from segue.errors import InvalidEvent, ModelError, ModelTimeout
-from segue.events.codec import decode_json
+from segue.errors import ModelError, ModelTimeout
 from segue.events.facts import CallEnded, CallStarted, Event, MessageEnd, MessageStart, ToolCall
 from segue.fold.graph import TERMINAL, Node
 from segue.fold.provider import provider_messages
@@ -21,6 +20,7 @@ from segue.models.protocol import Finish, Model, ModelRequest, ReasoningChunk, T
 from segue.session.prompt import Message, Prompt
 from segue.session.sent import record_sent
 from segue.session.turn import Turn, error_code, error_text, status_of
+from segue.typed.strict_json import NotJson, read_json
 
 FIRST_PAUSE = 0.5
 """Seconds before the first retry; each further one doubles it, up to LONGEST_PAUSE."""
@@ -252,9 +252,9 @@ def _wire(call: ToolCallChunk) -> dict[str, Any]:
 
 
 def _arguments(text: str) -> Any:
-    """A JSON object as its value; anything else, as the model wrote it."""
+    """A JSON object that can be read in one way only, as its value; anything else, as the model wrote it."""
     try:
-        value = decode_json(text)
-    except (InvalidEvent, UnicodeEncodeError):
+        value = read_json(text)
+    except NotJson:
         return text
     return value if type(value) is dict else text
