@@ -30,9 +30,8 @@ class Scope(msgspec.Struct):
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation without text in it. Raises `Unresolved`."""
-        holder = type(
-            "Holder", (), {"__annotations__": {"it": annotation}}
-        )  # of a class: it may say ClassVar
+        annotations = {"__annotations__": {"it": annotation}}
+        holder = type("Holder", (), annotations)  # of a class: it may say ClassVar
         try:
             return get_type_hints(holder, self.module, self.local, include_extras=True)["it"]
         except NameError as error:
@@ -103,9 +102,7 @@ def _around(qualname: str) -> Iterator[str]:
 
 
 def _unresolved(annotation: Any, problem: str) -> Unresolved:
-    text = (
-        annotation
-        if isinstance(annotation, str)
-        else getattr(annotation, "__forward_arg__", repr(annotation))
-    )
+    if isinstance(annotation, str):
+        return Unresolved(f"the annotation {annotation} does not resolve: {problem}")
+    text = getattr(annotation, "__forward_arg__", repr(annotation))
     return Unresolved(f"the annotation {text} does not resolve: {problem}")

@@ -20,7 +20,7 @@ from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.typed import foreign
 from segue.typed.annotations import Scope
-from segue.typed.classes import Part, Parts, parts_of, qualifier
+from segue.typed.classes import Part, constructor_problem, own_doc, parts_of, qualifier
 from segue.typed.containers import Items, Mapping, Tuple
 from segue.typed.described import LENGTH, ORDER, ZONE, Words, words_of
 from segue.typed.docstrings import documented
@@ -134,7 +134,7 @@ class Forms:
             key, item = arguments or (str, Any)
             return Mapping(self._key(key, scope), self.form(item, scope))
         if issubclass(cls, enum.Enum):
-            return _one_of(_name(cls), list(cls), documented(_own_doc(cls)).text)
+            return _one_of(_name(cls), list(cls), documented(own_doc(cls)).text)
         if any("__get_pydantic_core_schema__" in vars(base) for base in cls.__mro__):
             return self._once(_key(annotation), lambda: foreign.pydantic_form(annotation))
         return self._once(_key((cls, *arguments)), lambda: self._record(annotation, cls, arguments, scope))
@@ -200,8 +200,9 @@ class Forms:
         parts = parts_of(cls, scope)
         if parts is None:
             return foreign.msgspec_form(annotation, _name(annotation))
-        _check_constructor(cls, parts)
-        doc = documented(_own_doc(cls))
+        if problem := constructor_problem(cls, parts):
+            raise Indescribable(f"{_name(cls)} {problem}")
+        doc = documented(own_doc(cls))
         inside = scope.inside(cls, arguments)
         return Record(
             _name(annotation),
@@ -250,18 +251,6 @@ def _possible_limits(form: Form) -> Sequence[str]:
     return LENGTH if form.cls in (bytes, bytearray) else ORDER
 
 
-def _check_constructor(cls: Any, parts: Parts) -> None:
-    """A class of the author's may have another one than its fields say."""
-    if inspect.isabstract(cls):
-        raise Indescribable(f"{_name(cls)} is abstract: use a class that can be made")
-    if parts.make is dict:
-        return
-    try:
-        inspect.signature(cls).bind(**{part.name: None for part in parts.parts})
-    except TypeError as error:
-        raise Indescribable(f"{_name(cls)} cannot be made from its fields: {error}") from error
-
-
 def _one_of(name: str, values: Sequence[Any], description: str = "") -> Form:
     try:
         members = [(to_json(value), value) for value in values]
@@ -278,13 +267,6 @@ def _can_be_key(form: Form) -> bool:
     if isinstance(form, (Described, Limited)):
         return _can_be_key(form.inner)
     return isinstance(form, (Scalar, OneOf, Anything))
-
-
-def _own_doc(cls: type) -> object:
-    """Not what was inherited, or made by dataclass and NamedTuple."""
-    doc = cls.__dict__.get("__doc__")
-    made = (f"{cls.__name__}(", "An enumeration.")
-    return "" if isinstance(doc, str) and doc.startswith(made) else doc
 
 
 def _substituted(annotation: Any, scope: Scope) -> Any:

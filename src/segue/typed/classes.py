@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -99,3 +100,23 @@ def _struct(cls: Any, scope: Scope) -> Parts:
 def _plain(default: Any) -> Any:
     """A default that is a value, not the absence or the factory of one."""
     return msgspec.UNSET if type(default).__module__.startswith("msgspec") else default
+
+
+def constructor_problem(cls: Any, parts: Parts) -> str:
+    """Why the class cannot be made from its parts: one of the author's may have another constructor. Empty if it can."""
+    if inspect.isabstract(cls):
+        return "is abstract: use a class that can be made"
+    if parts.make is dict:
+        return ""
+    try:
+        inspect.signature(cls).bind(**{part.name: None for part in parts.parts})
+    except TypeError as error:
+        return f"cannot be made from its fields: {error}"
+    return ""
+
+
+def own_doc(cls: type) -> object:
+    """Not what was inherited, or made by dataclass and NamedTuple."""
+    doc = cls.__dict__.get("__doc__")
+    made = (f"{cls.__name__}(", "An enumeration.")
+    return "" if isinstance(doc, str) and doc.startswith(made) else doc
