@@ -103,7 +103,7 @@ def _plain(default: Any) -> Any:
 
 
 def constructor_problem(cls: Any, parts: Parts) -> str:
-    """Why the class cannot be made from its parts: one of the author's may have another constructor. Empty if it can."""
+    """Why the class cannot be made from its parts: it may have a constructor of the author's. Empty if it can."""
     if inspect.isabstract(cls):
         return "is abstract: use a class that can be made"
     if parts.make is dict:
