@@ -61,7 +61,6 @@ class SessionPaths:
         self.cache = self.folder / "cache"
         self.torn = self.folder / "torn"
         self.lost = self.folder / "lost"
-        self.cache = self.folder / "cache"
         self.git = self.folder / ".git"
         self.mark = root / marks.FOLDER / self.folder.name
 
