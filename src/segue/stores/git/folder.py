@@ -85,6 +85,8 @@ def entries(paths: SessionPaths, ours: str = "") -> Iterator[Problem]:
             detail="a repair was interrupted",
             repair="the next open finishes it",
         )
+    read_only = os.statvfs(paths.folder).f_flag & os.ST_RDONLY
+    wanted = os.R_OK if read_only else os.R_OK | os.W_OK
     for path in _walk(paths, ours):
         if path.is_symlink():
             yield Problem(
@@ -107,7 +109,7 @@ def entries(paths: SessionPaths, ours: str = "") -> Iterator[Problem]:
             yield Problem(
                 kind="stray", path=str(path), detail="not a file of Segue's", repair="left alone", note=True
             )
-        elif not os.access(path, os.R_OK | os.W_OK) and ".git" not in path.parts:
+        elif not os.access(path, wanted) and ".git" not in path.parts:
             yield Problem(
                 kind="permissions",
                 path=str(path),
