@@ -1,19 +1,20 @@
-"""A reminder: what was saved by one version of the fold must not be believed by another."""
+"""The fold cache on known journals; and a reminder: what one version of the fold saved, another must not believe."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from segue.events import Envelope
+from segue.events import EVENT_TYPES, Envelope
 from segue.events.codec import decode_row, encode_row
 from segue.fold import CallGraph, Conversation, Turns
 from segue.fold.path import active_path
-from segue.journal import cache
+from segue.journal import Journal, cache, kept
 from segue.stores.memory import MemoryStore
 
 HERE = Path(__file__).parent
@@ -56,6 +57,26 @@ def saved(cls: type[Any], journal: list[Envelope]) -> bytes:
     file.note(view, journal[-1])
     file.write()
     return store.read_cache("ses", cls.__name__.lower())
+
+
+@pytest.mark.parametrize("cls", [Conversation, CallGraph, Turns])
+def test_a_cold_view_of_a_known_journal_is_its_fold_wherever_it_was_saved(
+    cls: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "ROWS", 1)
+    monkeypatch.setattr(kept, "ENDINGS", EVENT_TYPES)
+    for journal in journals():
+        right = cls()
+        for row in active_path(journal) if cls is Conversation else journal:
+            right.apply(row)
+        expected = right.changes(whole=True)
+        for cut in random.Random(len(journal)).sample(range(len(journal)), min(len(journal), 5)):
+            store = MemoryStore()
+            store.create("ses")
+            for rows in (journal[:cut], journal[cut:]):
+                store._session("ses").lines.extend(map(encode_row, rows))
+                view = Journal(store, "ses").view(cls)
+            assert view.changes(whole=True) == expected
 
 
 def test_what_is_saved_of_known_journals_changes_only_together_with_the_version(
