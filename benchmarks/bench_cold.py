@@ -143,7 +143,7 @@ class Living:
     def look(self) -> None:
         for cls in OPENED:
             self.journal.view(cls)
-        len(self.journal.view(Conversation))
+        self.journal.view(Conversation).messages(-4)
 
 
 def writing(root: Path, turns: int) -> Row:

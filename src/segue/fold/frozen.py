@@ -142,6 +142,11 @@ def _restore_call(saved: SavedCall | OddCall, entry: Entry) -> Call:
     return call
 
 
+def _size(item: Saved) -> int:
+    """How many messages it is: a call has a result, or one is made up."""
+    return 1 if isinstance(item, dict) else 1 + len(item.calls)
+
+
 class Frozen:
     """The saved messages before the living ones."""
 
@@ -164,15 +169,19 @@ class Frozen:
         self._count()
         return call_id in self._open
 
-    def messages(self) -> list[Message]:
-        """Sharing nothing."""
+    def messages(self, start: int) -> list[Message]:
+        """Those from a position on, sharing nothing. Costs what is returned."""
+        at, wanted = len(self.items), self.count() - start
+        while wanted > 0:
+            at -= 1
+            wanted -= _size(self.items[at])
         found: list[Message] = []
-        for item in self.items:
+        for item in self.items[at:]:
             if isinstance(item, dict):
                 found.append(detached(item))
             else:
                 found += item.messages()
-        return found
+        return found[-wanted:]
 
     def copy(self) -> Frozen:
         return Frozen(self.items[:])
@@ -180,10 +189,9 @@ class Frozen:
     def _count(self) -> None:
         """What was not counted yet."""
         for item in self.items[self._counted :]:
-            self._messages += 1
+            self._messages += _size(item)
             if isinstance(item, dict):
                 continue
-            self._messages += len(item.calls)
             answered = range(len(item.calls)) if item.results is None else item.results
             for at, call in enumerate(item.calls):
                 if at in answered:

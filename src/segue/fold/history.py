@@ -190,7 +190,7 @@ class History:
         if start < 0:
             start = max(start + frozen + len(self._rendered), 0)
         if start < frozen:
-            return [*self.frozen.messages()[start:], *map(detached, self._rendered)]
+            return [*self.frozen.messages(start), *map(detached, self._rendered)]
         return [detached(message) for message in self._rendered[start - frozen :]]
 
     def _render(self) -> None:

@@ -350,6 +350,16 @@ def test_a_result_that_comes_late_finds_its_call_among_the_saved_ones(store: Sto
     assert everything(opened(store, Conversation)) == folded(store, Conversation)
 
 
+def test_messages_from_a_position_on_are_the_end_of_all_also_among_those_left_behind(store: Store) -> None:
+    journal = Journal(store, "chat_1")
+    lease = journal.acquire(holder="me")
+    journal.append(*turn(6)[:4], ToolCall(tool_call_id="open", name="f", arguments={}), *turn(7), lease=lease)
+    view = opened(store, Conversation)
+    whole = view.messages()
+    for at in range(-len(whole) - 2, len(whole) + 3):
+        assert view.messages(at) == whole[at:]
+
+
 def test_a_store_that_keeps_nothing_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise StorageError("no space")
