@@ -46,8 +46,6 @@ class History:
         return entry
 
     def remove(self, entry: Entry) -> None:
-        if entry is self.entries[0]:
-            self.thaw()
         place = entry.index - len(self.frozen)
         self.touch(self.entries[max(place - 1, 0)])
         del self.entries[place]

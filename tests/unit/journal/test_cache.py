@@ -277,7 +277,7 @@ def test_who_knew_the_journal_before_it_was_repaired_does_not_spoil_what_others_
     store.turns(6, 7)
     opened(store, cls)
     store.turns(8, 9)
-    before.view(cls)
+    assert everything(before.view(cls)) == folded(store, cls)
     assert everything(opened(store, cls)) == folded(store, cls)
 
 
@@ -324,7 +324,12 @@ def test_a_head_that_moves_drops_what_was_saved_of_the_conversation(store: Store
 def test_a_compaction_replaces_what_was_saved_before_it(store: Store) -> None:
     journal = Journal(store, "chat_1")
     lease = journal.acquire(holder="me")
-    messages = [{"role": "user", "content": "in short"}, {"content": [], "role": "assistant"}]
+    wire = {"type": "function", "id": "c", "function": {"arguments": "{}", "name": "f"}}
+    messages = [  # keys in an order of their own, as they are sent
+        {"content": "in short", "role": "user"},
+        {"content": "", "role": "assistant", "tool_calls": [wire]},
+        {"content": "done", "role": "tool", "tool_call_id": "c"},
+    ]
     journal.append(
         TranscriptCompacted(messages=messages, replaces_up_to_seq=50), *turn(6), *turn(7), lease=lease
     )
