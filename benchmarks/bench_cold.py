@@ -23,7 +23,7 @@ from segue.events import (
 )
 from segue.events.codec import decode_row, encode_payload
 from segue.events.facts import NoMoreActions
-from segue.fold import CallGraph, Conversation, Turns
+from segue.fold import CallGraph, Conversation, Turns, Waits
 from segue.ids import new_id, utc_now
 from segue.journal import Journal
 from segue.session.context import session_context
@@ -32,7 +32,7 @@ from segue.session.prompt import render
 from segue.stores.git import GitStore
 from segue.stores.protocol import Draft
 
-OPENED = (Turns, CallGraph, Conversation)
+OPENED = (Turns, Waits, CallGraph, Conversation)
 """The views that a session needs for its next turn."""
 
 
@@ -112,6 +112,7 @@ class Long:
         db = SessionDB(GitStore(self.root))
         with session_context("long", db=db, create_runtime_if_none=False) as session:
             turn = session.writer.turn
+            turn.journal.view(Waits)
             turn.history_length()
             turn.journal.view(CallGraph).last_child("")
             render(turn.journal, None, [{"role": "user", "content": "and now?"}])

@@ -16,12 +16,12 @@ from journals import any_journal, envelopes
 from segue.errors import InvalidEvent
 from segue.events import EVENT_TYPES, Envelope
 from segue.events.codec import decode_row, encode_row
-from segue.fold import CallGraph, Conversation, Turns
+from segue.fold import CallGraph, Conversation, Turns, Waits
 from segue.fold.path import active_path
 from segue.journal import Journal
 from segue.stores.memory import MemoryStore
 
-CACHED: list[type[Any]] = [Conversation, CallGraph, Turns]
+CACHED: list[type[Any]] = [Conversation, CallGraph, Turns, Waits]
 every_view = pytest.mark.parametrize("cls", CACHED)
 
 
@@ -76,9 +76,18 @@ def saved_after_every_row() -> Iterator[None]:
 def everything(view: Any) -> str:
     """All that a view holds, as text: NaN equals itself then."""
     view = copy.deepcopy(view)
+    if isinstance(view, Waits):
+        pending = {node: kept.pending_tool_calls for node, kept in view._conversations.items()}
+        return repr((view.open, pending, msgspec.structs.replace(view.changes(), conversations=[])))
     shown = [view.changes(whole=True)]
     if isinstance(view, Conversation):
-        shown += [view.messages(), view.pending_tool_calls, view.diagnostics, len(view)]
+        shown += [
+            view.messages(),
+            view.pending_tool_calls,
+            view.diagnostics,
+            len(view),
+            view.answered_length(),
+        ]
         shown += [{key: call.entry.index for key, call in sorted(view._history.latest.items())}]
     if isinstance(view, CallGraph):
         shown += [view._children, view.running()]

@@ -15,7 +15,7 @@ from segue.fold.entries import Message
 from segue.fold.history import History
 from segue.fold.path import active
 from segue.fold.rows import HANDLERS
-from segue.fold.saved import ConversationChanges, restored, save
+from segue.fold.saved import ConversationChanges, restored, save, shorten
 from segue.fold.values import copy_json
 
 
@@ -125,14 +125,21 @@ class Conversation:
         return changes
 
     @classmethod
-    def restored(cls, changes: Sequence[ConversationChanges]) -> Conversation:
+    def restored(cls, changes: Sequence[ConversationChanges], call: str | None = None) -> Conversation:
         """The view that gave these changes, all of them from its beginning on, at least one."""
-        view = cls()
+        view = cls(call)
         view._history = restored(changes)
         for change in changes:
             view._diagnostics[change.diagnostics_keep :] = change.diagnostics
         view._unsaved = len(view._diagnostics)
         return view
+
+    def shortened(self) -> ConversationChanges:
+        """Forget all messages that no row can change any more; gives the others. What is pending stays the same, now
+        and after any rows."""
+        shorten(self._history)
+        self._diagnostics = []
+        return self.changes(whole=True)
 
     def copy(self) -> Conversation:
         """An equal view that can grow apart from this one. O(messages)."""

@@ -179,7 +179,8 @@ class History:
     def answered_length(self) -> int:
         self._render()
         last = self.entries[-1] if self.entries else None
-        return last.offset if last is not None and last.is_open else len(self._rendered)
+        living = last.offset if last is not None and last.is_open else len(self._rendered)
+        return self.frozen.count() + living
 
     def messages(self, start: int) -> list[Message]:
         """The messages from a position on (negative: counted from the end). All theirs to change."""

@@ -51,6 +51,14 @@ def save(history: History, *, whole: bool) -> ConversationChanges:
     return changes
 
 
+def shorten(history: History) -> None:
+    """Forget what is left behind."""
+    save(history, whole=False)
+    history.frozen, history.unsaved = Frozen(), 0
+    for index, entry in enumerate(history.entries):
+        entry.index = index
+
+
 def restored(changes: Sequence[ConversationChanges]) -> History:
     """The history that gave these changes, all of them from its beginning on. Raises ValueError for others."""
     history, items = History(), list[Saved]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,9 +10,10 @@ import msgspec
 from segue.events.envelope import Envelope
 from segue.fold.conversation import Conversation
 from segue.fold.diagnostics import Payload, text_or
+from segue.fold.saved import ConversationChanges
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
+class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     kind: str
     """approval, question or unknown_outcome."""
     id: str
@@ -28,7 +30,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str = ""
 
 
-class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
+class OpenCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A tool call without a result."""
 
     id: str
@@ -43,6 +45,19 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
     started: bool = False
 
 
+class WaitsState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """All of it: there is little."""
+
+    turn_id: str = ""
+    approvals: list[Wait] = []
+    questions: list[Wait] = []
+    unknown: list[Wait] = []
+    started: list[Wait] = []
+    calls: list[OpenCall] = []
+    conversations: list[tuple[str | None, ConversationChanges]] = []
+    """By node, what may still become pending."""
+
+
 class Waits:
     """Incremental: `apply` rows in order; `open` answers in O(open waits).
 
@@ -50,6 +65,8 @@ class Waits:
     it; a question until it is answered; both at most until their turn settles. A started tool without a result is
     a wait from the SESSION_ERROR of its invocation on, until CALL_RESOLVED or its result; not one that is idempotent.
     """
+
+    CHANGES = WaitsState
 
     def __init__(self) -> None:
         self._turn_id = ""
@@ -83,6 +100,35 @@ class Waits:
     def get(self, wait_id: str) -> Wait | None:
         """The open wait of that tool call or question."""
         return next((wait for wait in self.open if wait.id == wait_id), None)
+
+    # --- saving ---
+
+    def changes(self, *, whole: bool = False) -> WaitsState:
+        """The state. What the conversations left behind is forgotten: nothing of it can become pending again."""
+        return WaitsState(
+            turn_id=self._turn_id,
+            approvals=list(self._approvals.values()),
+            questions=list(self._questions.values()),
+            unknown=list(self._unknown.values()),
+            started=list(self._started.values()),
+            calls=list(self._calls.values()),
+            conversations=[(node, kept.shortened()) for node, kept in self._conversations.items()],
+        )
+
+    @classmethod
+    def restored(cls, changes: Sequence[WaitsState]) -> Waits:
+        """The waits whose state was the last of these."""
+        waits, state = cls(), changes[-1]
+        waits._turn_id = state.turn_id
+        waits._approvals = {wait.id: wait for wait in state.approvals}
+        waits._questions = {wait.id: wait for wait in state.questions}
+        waits._unknown = {wait.id: wait for wait in state.unknown}
+        waits._started = {wait.id: wait for wait in state.started}
+        waits._calls = {call.id: call for call in state.calls}
+        waits._conversations = {
+            node: Conversation.restored([kept], node) for node, kept in state.conversations
+        }
+        return waits
 
     # --- conversations ---
 

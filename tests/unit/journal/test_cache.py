@@ -26,12 +26,12 @@ from segue.events import (
     TranscriptCompacted,
 )
 from segue.events.codec import row_bytes
-from segue.fold import CallGraph, Conversation, Turns
+from segue.fold import CallGraph, Conversation, Turns, Waits
 from segue.journal import Journal, cache
 from segue.stores.memory import MemoryStore
 from segue.stores.protocol import Draft
 
-CACHED: list[type[Any]] = [Conversation, CallGraph, Turns]
+CACHED: list[type[Any]] = [Conversation, CallGraph, Turns, Waits]
 every_view = pytest.mark.parametrize("cls", CACHED, ids=lambda cls: cls.__name__)
 
 
@@ -112,9 +112,17 @@ def opened(store: Store, cls: type[Any]) -> Any:
 
 def everything(view: Any) -> str:
     view = copy.deepcopy(view)
+    if isinstance(view, Waits):
+        return repr((view.open, view.changes()))
     shown = [view.changes(whole=True)]
     if isinstance(view, Conversation):
-        shown += [view.messages(), view.pending_tool_calls, view.diagnostics, len(view)]
+        shown += [
+            view.messages(),
+            view.pending_tool_calls,
+            view.diagnostics,
+            len(view),
+            view.answered_length(),
+        ]
     return repr(shown)
 
 
