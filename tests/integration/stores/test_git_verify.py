@@ -25,6 +25,8 @@ from damage import (
 )
 
 from segue.stores.git import GitStore
+from segue.stores.git.survey import Survey
+from segue.testing.store_process import control_row
 
 
 @pytest.fixture
@@ -217,3 +219,20 @@ def test_a_journal_in_a_folder_whose_name_is_no_sessions_is_listed(root: Path) -
     (folder(root)).rename(root / "My Session (copy)")
     with closing(GitStore(root)) as store:
         assert store.unknown_folders() == [root / "My Session (copy)"]
+
+
+def test_segments_that_begin_while_it_looks_are_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = Survey._piece
+    with closing(GitStore(tmp_path / "sessions", segment_bytes=300)) as store:
+        store.create("s1")
+        store.append("s1", [control_row()])
+
+        def meanwhile(survey: Survey, first: int) -> object:
+            for _ in range(3):
+                store.append("s1", [control_row(), control_row()])
+            return piece(survey, first)
+
+        monkeypatch.setattr(Survey, "_piece", meanwhile)
+        assert [problem for problem in store.verify("s1") if not problem.note] == []

@@ -29,7 +29,9 @@ class Noted:
         """Whether what lies behind the position was refused."""
         self.files: list[int] = []
         """First seqs of the segments that belong to the journal."""
-        for first in paths.segments():
+        self._listed = paths.segments()
+        """Those that begin later are of somebody who writes meanwhile."""
+        for first in self._listed:
             if self._is_boundary(first):
                 self.files.append(first)
         self._note_checksums()
@@ -53,7 +55,7 @@ class Noted:
 
     def strays(self, used: set[int], following: int) -> Iterator[Problem]:
         """Segment files beside the `used` ones: they hold nothing of the journal, which ends before `following`."""
-        for first in self.paths.segments():
+        for first in self._listed:
             path = self.paths.segment(first)
             if first in used:
                 continue
