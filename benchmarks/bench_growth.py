@@ -79,7 +79,6 @@ class Times(msgspec.Struct):
 
     def take(self, session: Session) -> None:
         system, turn = session.system, session.next()
-        gc.collect()
         moments = [time.perf_counter()]
         for step in (lambda: system.turn(turn), system.newest, system.settle):
             step()
@@ -154,6 +153,7 @@ def _timed(long: list[Session], short: list[Session], rounds: int) -> list[tuple
     order = list(range(len(long)))
     for number in range(rounds):
         order = order[1:] + order[:1] if number % 2 else order[::-1]
+        gc.collect()  # once for all: the process holds millions of objects by now
         for at in order:
             pair = ((times[at][0], long[at]), (times[at][1], short[at]))
             for taken, session in pair if number % 2 else pair[::-1]:

@@ -89,8 +89,17 @@ def test_a_joined_pack_passes_gits_own_check_and_can_be_cloned(
     )
 
 
+def test_a_small_pack_does_not_keep_the_others_apart(store: GitStore, folder: Path) -> None:
+    turns(store, 1)
+    for _ in range(6):
+        pack_loose(folder.parent)
+        turns(store, 8)
+    pack(folder.parent.parent)
+    assert (len(packs(folder)), is_whole(store, 49)) == (1, True)
+
+
 def test_a_big_pack_is_not_copied_for_a_small_one(store: GitStore, folder: Path) -> None:
-    turns(store, 20)
+    turns(store, 40)
     pack(folder.parent.parent)
     big = packs(folder)
     turns(store, 1)

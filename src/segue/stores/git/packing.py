@@ -24,7 +24,7 @@ SAMPLE = "17"
 MOST_IN_SAMPLE = 4
 """About 1,000 loose objects, 150 commits: a tenth of a second's work."""
 LIKE = 2
-"""A pack is joined with smaller ones when it is at most that many times as long as all of them together."""
+"""A pack is joined with all smaller ones when it is at most that many times as long as they are together."""
 MOST_BYTES = 1 << 30
 """Of a joined pack."""
 _UNFINISHED = ("pack/tmp_pack_*", "pack/tmp_idx_*", "pack/pack_git2_*", "tmp_objdir-*")
@@ -94,11 +94,11 @@ def _write_pack(objects: Path, oids: list[str]) -> None:
 
 
 def join_like(folder: Path) -> None:
-    """Join the smallest packs, as long as they are of like size; remove those whose objects are all elsewhere."""
+    """Join packs until each is longer than all smaller ones; remove those whose objects are all elsewhere."""
     like = _like(_packs(folder))
     seen: set[bytes] = set()
     single: list[Pack] = []
-    for found in reversed(like) if len(like) > 1 else ():
+    for found in reversed(like):
         ids = found.ids()
         if seen.issuperset(ids):  # a crash kept it from being removed
             _remove([found])
@@ -111,15 +111,17 @@ def join_like(folder: Path) -> None:
 
 
 def _like(packs: list[Pack]) -> list[Pack]:
-    """The smallest ones, as long as they are of like size; in that order."""
-    chosen: list[Pack] = []
-    size = 0
-    for found in sorted(packs, key=lambda pack: (pack.size, pack.path)):
-        if chosen and (found.size > LIKE * size or size + found.size > MOST_BYTES):
-            break
-        chosen.append(found)
-        size += found.size
-    return chosen
+    """The smallest packs up to the biggest one that is not longer than they warrant, in the order of their size.
+
+    Without them, each pack is more than twice as long as all smaller ones together.
+    """
+    ascending = sorted(packs, key=lambda pack: (pack.size, pack.path))
+    count = total = 0
+    for number, found in enumerate(ascending):
+        if found.size <= LIKE * total and total + found.size <= MOST_BYTES:
+            count = number + 1
+        total += found.size
+    return ascending[:count]
 
 
 def _packs(folder: Path) -> list[Pack]:
