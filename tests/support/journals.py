@@ -30,7 +30,8 @@ def invocation(*kinds: str) -> st.SearchStrategy[tuple[str, Any]]:
 
 
 arguments = st.sampled_from(["", "{}", "null", '{"a": NaN}', "not json"]) | json_values
-called = {"tool_call_id": call_ids, "name": names, "arguments": arguments}
+callers = st.sampled_from(["", "", "", "x"])
+called = {"tool_call_id": call_ids, "name": names, "arguments": arguments, "called_by": callers}
 deltas = st.fixed_dictionaries({"type": st.sampled_from(["text", "reasoning"]), "text": texts}) | json_values
 roles = st.sampled_from(["assistant", "assistant", "user", "system", "developer", "tool", 5])
 
@@ -71,9 +72,9 @@ rows = st.one_of(
     row("MESSAGE_END", message_id=message_ids, framework_state=st.none() | json_values),
     row("TOOL_CALL", **called),
     row("TOOL_CALL", **called),
-    row("TOOL_STARTED", tool_call_id=call_ids),
+    row("TOOL_STARTED", tool_call_id=call_ids, called_by=callers),
     row("TOOL_RESULT", tool_call_id=call_ids, result=texts | json_values),
-    row("TOOL_RESULT", tool_call_id=call_ids, result=texts | json_values),
+    row("TOOL_RESULT", tool_call_id=call_ids, result=texts | json_values, called_by=callers),
     row("TOOL_APPROVAL_REQUIRED", **called),
     row("TOOL_APPROVAL_GRANTED", tool_call_id=call_ids),
     row("SESSION_ERROR", message=texts, code=st.sampled_from(["", "interrupted"])),
