@@ -201,6 +201,10 @@ class Journal:
         """
         return self._views.get(cls)
 
+    def view_before(self, cls: type[V], seq: int) -> V:
+        """The fold of the rows before that one, yours alone."""
+        return self._views.before(cls, seq)
+
     @contextlib.contextmanager
     def viewing(self, cls: type[V]) -> Iterator[V]:
         """`view`, unchanged by other threads inside the with-block."""

@@ -33,9 +33,10 @@ V = TypeVar("V", bound=View)
 
 
 class Kept(Generic[V]):
-    """`view` is the fold of the rows up to the one whose id is `row_id`."""
+    """`view` is the fold of the rows up to the one whose id is `row_id`; `last` at first. Saved now and then, if the
+    journal has no more rows than that (`saves`)."""
 
-    def __init__(self, store: Store, session_id: str, cls: type[V], last: int) -> None:
+    def __init__(self, store: Store, session_id: str, cls: type[V], last: int, *, saves: bool = True) -> None:
         self._store, self._session_id, self._cls = store, session_id, cls
         self._follows = getattr(cls, "ACTIVE_PATH", False)
         self._cache = cache_of(store, session_id, cls)
@@ -43,6 +44,8 @@ class Kept(Generic[V]):
         self.outdated = False
         """Whether others saved another chain than is known here, so that the view has to be made anew."""
         self.view, rows = self._begin(last)
+        if not saves:
+            self._cache = None
         for batch in batches(rows):
             if self._is_moved(batch):
                 self._follow(last)

@@ -31,6 +31,10 @@ class Views:
                 self._kept[cls], self._folded, self._row_id = kept, last, kept.row_id
             return cast(V, self._kept[cls].view)
 
+    def before(self, cls: type[V], seq: int) -> V:
+        """The fold of the rows before that one; the caller's own."""
+        return Kept(self._store, self._session_id, cls, seq - 1, saves=False).view
+
     def _catch_up(self) -> None:
         last = self._store.last_seq(self._session_id)
         if last < self._folded:  # the session was deleted and made again

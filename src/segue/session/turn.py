@@ -28,7 +28,7 @@ from segue.events.facts import (
     TurnCancelled,
     TurnSuspended,
 )
-from segue.fold.conversation import Conversation, fold
+from segue.fold.conversation import Conversation
 from segue.fold.graph import CallGraph, Node
 from segue.ids import new_id
 from segue.journal import Journal
@@ -238,8 +238,7 @@ class Turn:
 
     def history_before(self, node: Node) -> int:
         """How many messages it held before the exchange that this recorded root call began."""
-        rows = itertools.takewhile(lambda row: row.seq < node.seq, self.journal.read())
-        before = fold(rows).answered_length()
+        before = self.journal.view_before(Conversation, node.seq).answered_length()
         return before if self.handled else max(before - 1, 0)
 
     # --- waits and interruptions ----------------------------------------------------------------------------------

@@ -373,6 +373,19 @@ def test_messages_from_a_position_on_are_the_end_of_all_also_among_those_left_be
         assert view.messages(at) == whole[at:]
 
 
+@every_view
+@pytest.mark.parametrize("seq", [1, 5, 20, 21, 22, 37, 41, 51])
+def test_a_view_of_earlier_rows_is_their_fold_and_leaves_what_is_saved_alone(
+    store: Store, cls: type[Any], seq: int
+) -> None:
+    files, earlier = dict(store.files), Store()
+    earlier.lines.extend(store.lines[: seq - 1])
+    view = Journal(store, "chat_1").view_before(cls, seq)
+    assert store.reads[-1] == max((seq - 1) // 20 * 20 - 1, 0)
+    assert store.files == files
+    assert everything(view) == folded(earlier, cls)
+
+
 def test_a_store_that_keeps_nothing_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise StorageError("no space")
