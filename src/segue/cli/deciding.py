@@ -15,7 +15,9 @@ from segue.cli.terminal import print_json, show
 from segue.cli.visible import say, shortened, visible
 from segue.errors import InvalidEvent, NotWaiting, StorageError, UsageError
 from segue.events.codec import decode_json, encode_json
+from segue.fold.turns import Turns
 from segue.fold.waits import Wait
+from segue.handlers.drive import is_handled
 from segue.journal import Journal
 from segue.session import decisions
 from segue.session.db import SessionDB, default_db
@@ -144,7 +146,9 @@ def _said(journal: Journal, done: str) -> None:
     if left:
         say(f"{len(left)} more to decide: {hints.command('approvals')}")
     else:
-        say(f"go on with: {hints.command('resume', journal.session_id)}")
+        last = journal.view(Turns).last
+        target = "MODULE:HANDLER" if last is not None and is_handled(last) else ""
+        say(f"go on with: {hints.going_on(journal.session_id, target)}")
 
 
 def _called(wait: Wait) -> str:

@@ -39,15 +39,27 @@ def say_error(error: BaseException, *, verbose: bool) -> None:
 
 
 def continuation(
-    target: str, model: str | None, given: Sequence[str], text: str | None, session_id: str
+    target: str,
+    model: str | None,
+    given: Sequence[str],
+    text: str | None,
+    session_id: str,
+    *,
+    route: str | None = None,
 ) -> str:
     """The command that continues the session, to be pasted from the current folder."""
     words = ["run", target]
+    words += ["--route", route] if route else []
     words += ["--model", model] if model else []
     words += [word for pair in given for word in ("--arg", pair)]
     words += ["--session", session_id]
     words += [PLACEHOLDER] if text is not None else []
     return command(*words)
+
+
+def going_on(session_id: str, target: str = "") -> str:
+    """The command that goes on with the session's last turn; a handler's needs to be told where the handler is."""
+    return command("resume", session_id, *([target] if target else []))
 
 
 def command(*words: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -11,7 +12,12 @@ from segue.cli import choosing, completion, exits, hints, running, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
 from segue.cli.visible import say
+from segue.errors import UsageError
 from segue.fold.turns import Turn
+from segue.handlers.app import as_app
+from segue.handlers.drive import is_handled
+from segue.handlers.running import run_handler
+from segue.journal import Journal
 from segue.session.db import SessionDB, default_db
 from segue.session.decisions import open_waits
 
@@ -34,7 +40,7 @@ def resume(options: Options, /, session: str, target: str | None, **words: Any) 
 
     It is the last one of SESSION, which may be the beginning of an id. The function that began the turn is called
     again; what it had finished is answered from the record, so nothing is done or paid twice. MODULE:FUNCTION says
-    where it is now, if it moved.
+    where it is now, if it moved; for a turn of a handler or an app it has to be said.
     """
     db = default_db()
     session_id = choosing.existing(db, session)
@@ -50,16 +56,33 @@ def _resume(
     turn = unfinished_turn(journal, words["source"])
     if _still_waiting(db, session_id, turn):
         return exits.SUSPENDED
+    name, call = (_handler_call if is_handled(turn) else _function_call)(journal, turn, place)
+    opening = running.Opening(
+        session_id=session_id, turn_id=turn.turn_id, agent_id=turn.agent_id, target=name, **words
+    )
+    return running.run(
+        opening,
+        call,
+        lambda session_id: hints.continuation(name, words["model"], (), "", session_id),
+        verbose=options.verbose,
+    )
+
+
+def _function_call(journal: Journal, turn: Turn, place: str | None) -> tuple[str, Callable[[], Any]]:
+    """What began the turn, and the call that goes on with it."""
     root = root_call(journal, turn)
     function = imported(root.name, find=target.load_target) if place is None else target.load_target(place)
     arguments = recorded_arguments(function, root)
-    opening = running.Opening(session_id=session_id, turn_id=turn.turn_id, agent_id=turn.agent_id, **words)
-    return running.run(
-        opening,
-        lambda: function(**arguments),
-        lambda session_id: hints.continuation(root.name, words["model"], (), "", session_id),
-        verbose=options.verbose,
-    )
+    return root.name, lambda: function(**arguments)
+
+
+def _handler_call(journal: Journal, turn: Turn, place: str | None) -> tuple[str, Callable[[], Any]]:
+    if place is None:
+        again = hints.going_on(journal.session_id, "MODULE:HANDLER")
+        raise UsageError(f"the turn was begun by the handler of {turn.agent_id}; say where it is: {again}")
+    app = as_app(target.load_target(place))
+    path = app.route(turn.agent_id)
+    return place, lambda: run_handler(app, path)
 
 
 def _still_waiting(db: SessionDB, session_id: str, turn: Turn) -> bool:

@@ -14,6 +14,8 @@ from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
 from segue.cli.stdin import piped_text
 from segue.errors import UsageError
+from segue.handlers.app import AgentApp, as_app, is_app
+from segue.handlers.running import run_handler, user_message
 from segue.session.db import SessionDB, default_db
 
 
@@ -23,6 +25,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     text: str | None
     arg: tuple[str, ...]
+    route: str | None
     session: str | None
     resume: str | None
     continue_: bool
@@ -39,6 +42,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--arg", multiple=True, metavar="NAME=VALUE", help="Set a parameter; JSON unless it takes text."
 )
+@click.option("--route", metavar="PATH", help="Which handler of an app.  [default: / or the only one]")
 @click.option(
     "--session", metavar="ID", shell_complete=completion.session_ids, help="Continue or create this session."
 )
@@ -62,26 +66,46 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--source", default="cli", show_default=True, help="What the record says the entry point is.")
 @click.pass_obj
 def run(options: Options, /, **words: Any) -> int:
-    """Run a function in a durable session.
+    """Run a function, or a handler, in a durable session.
 
     MODULE:FUNCTION is imported from the current folder; path/file.py:FUNCTION works too. TEXT goes to the first `str`
-    parameter that no --arg fills. What is piped in is appended to it, or is the text when TEXT is left out or `-`.
+    parameter that no --arg fills; to a handler, or an AgentApp, it is what the user says. What is piped in is appended
+    to it, or is the text when TEXT is left out or `-`.
 
     Standard output carries only the answer; the session's id and how to continue go to standard error.
     """
     wanted = Wanted(**words)
     with running.own_errors(options.verbose) as failed, answers_only():
-        function = target.load_target(wanted.target)
-        bound = _bind(function, wanted)
+        agent_id, call = _call(target.load_target(wanted.target), wanted)
         return running.run(
-            _opening(wanted),
-            lambda: function(*bound.args, **bound.kwargs),
+            _opening(wanted, agent_id),
+            call,
             lambda session_id: hints.continuation(
-                wanted.target, wanted.model, wanted.arg, wanted.text, session_id
+                wanted.target, wanted.model, wanted.arg, wanted.text, session_id, route=wanted.route
             ),
             verbose=options.verbose,
         )
     return failed.code
+
+
+def _call(found: Any, wanted: Wanted) -> tuple[str, Callable[[], Any]]:
+    """What is called, and the `agent_id` of its turn: for a handler its route."""
+    if is_app(found):
+        return _handler_call(as_app(found), wanted)
+    if wanted.route is not None:
+        raise UsageError(f"--route is for an AgentApp; {wanted.target} is a function")
+    bound = _bind(found, wanted)
+    return "main", lambda: found(*bound.args, **bound.kwargs)
+
+
+def _handler_call(app: AgentApp, wanted: Wanted) -> tuple[str, Callable[[], Any]]:
+    said = _text(wanted.text, takes_text=True)
+    if wanted.arg:
+        raise UsageError("--arg is for functions: a handler is told TEXT")
+    if not (said and said.strip()):
+        raise UsageError(f"{wanted.target} is a handler: say something to it, as TEXT")
+    path = app.route(wanted.route)
+    return path, lambda: run_handler(app, path, user_message(said))
 
 
 def _bind(function: Callable[..., Any], wanted: Wanted) -> binding.Bound:
@@ -108,8 +132,10 @@ def is_agentic(function: Any) -> bool:
     return False
 
 
-def _opening(wanted: Wanted) -> running.Opening:
+def _opening(wanted: Wanted, agent_id: str) -> running.Opening:
     return running.Opening(
+        agent_id=agent_id,
+        target=wanted.target,
         session_id=_session_id(default_db(), wanted),
         model=wanted.model,
         output_format=wanted.output_format,

@@ -15,6 +15,7 @@ from segue.cli import exits, hints, outcome, output, stopping
 from segue.cli.output import FORMATS, Output
 from segue.cli.visible import say
 from segue.errors import StorageError
+from segue.handlers.drive import is_handled
 from segue.session.context import SessionHandle, session_context
 from segue.session.db import SessionDB, default_db
 from segue.session.decisions import open_waits
@@ -27,6 +28,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None
     turn_id: str | None = None
     agent_id: str = "main"
+    target: str = ""
+    """Where a turn's handler or function is, as the command line said it."""
     model: str | None
     output_format: str
     source: str
@@ -71,7 +74,7 @@ def run(
         shown_by = hints.command("sessions", "show", result.session_id)
         say(f"segue: the turn stopped before doing more; what was recorded until then: `{shown_by}`")
     else:
-        _say_what_next(db, result, continuation)
+        _say_what_next(db, result, opening.target, continuation)
     return _code(ended.error, result) or _unwritten(result)
 
 
@@ -131,13 +134,17 @@ async def _awaited(value: Any) -> Any:
     return await value
 
 
-def _say_what_next(db: SessionDB, result: outcome.Outcome, continuation: Callable[[str], str]) -> None:
+def _say_what_next(
+    db: SessionDB, result: outcome.Outcome, target: str, continuation: Callable[[str], str]
+) -> None:
     if result.status == "suspended":
         waits = [wait for wait in open_waits(db.journal(result.session_id)) if wait.turn_id == result.turn_id]
         for wait in waits:
             say(hints.waiting(result.session_id, wait))
-    if result.status == "interrupted":
-        say(f"go on with: {hints.command('resume', result.session_id)}")
+    turn = db.turns(result.session_id).get(result.turn_id)
+    target = target if turn is not None and is_handled(turn) else ""
+    if result.status == "interrupted" or (target and result.status == "suspended"):
+        say(f"go on with: {hints.going_on(result.session_id, target)}")
     elif result.status != "suspended":
         say(f"continue with: {continuation(result.session_id)}")
 

@@ -1,4 +1,4 @@
-"""`module:function` or `path/file.py:function`, as something to call."""
+"""`module:function` or `path/file.py:function`, as something to run: a function, a handler or an app."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from segue.errors import UsageError
+from segue.handlers.app import AgentApp
 
 
-def load_target(target: str) -> Callable[..., Any]:
-    """Import the module, with the current folder first on the path, and find the function (dots go further in).
+def load_target(target: str) -> Any:
+    """Import the module, with the current folder first on the path, and find the function or AgentApp (dots go further
+    in).
 
     Raises `UsageError` when there is no such module or function; what the module's own code raises comes through.
     """
@@ -74,16 +75,15 @@ def _module_name(path: Path) -> str | None:
     return ".".join(parts) if all(part.isidentifier() for part in parts) else None
 
 
-def _find(module: ModuleType, name: str) -> Callable[..., Any]:
+def _find(module: ModuleType, name: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise UsageError(f"{module.__name__} has no {name}{_suggestion(part, found)}")
         found = getattr(found, part)
-    if not callable(found):
+    if not (callable(found) or isinstance(found, AgentApp)):
         raise UsageError(f"{module.__name__}:{name} is not a function, but {type(found).__name__}")
-    function: Callable[..., Any] = found
-    return function
+    return found
 
 
 def _suggestion(name: str, place: Any) -> str:
