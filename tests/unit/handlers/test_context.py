@@ -284,7 +284,7 @@ def test_an_event_after_the_suspension_is_an_error_and_the_turn_still_waits(desk
     assert (desk.statuses(), desk.types()[-1], len(desk.waits())) == (["suspended"], "TURN_SUSPENDED", 1)
 
 
-@pytest.mark.parametrize("how", ["gather", "group"])
+@pytest.mark.parametrize("how", ["gather"])
 def test_calls_that_run_together_are_all_asked_for_and_free_ones_run_once(
     desk: Desk, post: Post, how: str
 ) -> None:
