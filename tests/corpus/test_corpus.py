@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from segue.errors import PendingCalls
 from segue.events import EVENT_TYPES
 from segue.events.codec import decode_event, decode_row, encode_payload, encode_row
+from segue.fold import provider_messages
+from segue.fold.conversation import Conversation
+from segue.fold.path import active_path
+from segue.testing.validity import provider_problems
 
 JOURNALS = sorted(Path(__file__).parent.glob("*.jsonl"))
 
@@ -76,3 +83,16 @@ def test_all_of_the_first_version_still_folds_to_its_last_compaction() -> None:
         {"role": "user", "content": "Summary: \u2029"},
         {"role": "assistant", "content": "Noted."},
     ]
+
+
+@pytest.mark.parametrize("journal", JOURNALS, ids=lambda path: path.stem)
+def test_with_any_row_lost_a_journal_still_folds_to_what_a_provider_accepts(journal: Path) -> None:
+    rows = [decode_row(line) for line in lines(journal)]
+    lost = msgspec.structs.replace(rows[0], type="ROW_LOST", payload={"reason": "damaged"})
+    for place in range(len(rows)):
+        replaced = [*rows[:place], msgspec.structs.replace(lost, seq=place + 1), *rows[place + 1 :]]
+        conversation = Conversation()
+        for row in active_path(replaced):
+            conversation.apply(row)
+        with contextlib.suppress(PendingCalls):
+            assert provider_problems(provider_messages(conversation.messages(), "openai")) == [], place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import zlib
 from contextlib import closing
 from pathlib import Path
@@ -236,3 +237,27 @@ def test_segments_that_begin_while_it_looks_are_no_problem(
 
         monkeypatch.setattr(Survey, "_piece", meanwhile)
         assert [problem for problem in store.verify("s1") if not problem.note] == []
+
+
+def test_nothing_is_found_beside_a_writer_at_work(root: Path) -> None:
+    made(root)
+    stop = threading.Event()
+
+    def write() -> None:
+        with closing(GitStore(root, segment_bytes=1000)) as store:
+            number = 25
+            while not stop.is_set():
+                store.put_blob("s1", "context", b"%d" % number)
+                store.append("s1", [titled(number), titled(number + 1)])
+                store.commit("s1", f"turn {number}")
+                number += 2
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        problems = [verify(root) for _ in range(15)]
+    finally:
+        stop.set()
+        writer.join()
+    assert problems == [[]] * 15
+    assert verify(root) == []

@@ -20,13 +20,15 @@ class Noted:
     def __init__(self, paths: SessionPaths, committed_seq: int) -> None:
         self.paths = paths
         self.problems: list[Problem] = []
-        self.sealed = read_sealed(paths)
         self.position, fence = read_position(paths)
         if self.position is None:
             self._note_position()
             self.position = fence
         self.fenced = fence is not None and fence == self.position
         """Whether what lies behind the position was refused."""
+        self.sealed = read_sealed(
+            paths
+        )  # after the position: a writer may go on to the next segment meanwhile
         self.files: list[int] = []
         """First seqs of the segments that belong to the journal."""
         self._listed = paths.segments()
