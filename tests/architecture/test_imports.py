@@ -87,6 +87,11 @@ def test_the_entry_of_the_program_loads_click_alone() -> None:
     assert loaded & (HEAVY | {"msgspec"}) == {"click"}
 
 
+def test_tools_and_their_types_load_no_pydantic() -> None:
+    loaded, _ = loaded_by("segue.tools.tool")
+    assert loaded & {"pydantic", "pydantic_core"} == set()
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_importing_a_module_does_no_io_and_loads_no_providers_package(module: str) -> None:
     loaded, opened = loaded_by(module)
