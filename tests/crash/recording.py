@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,7 +98,7 @@ class Recording:
 
     def _written(self, time: int, call: Call, words: list[str], result: str) -> None:
         name, path = self._described(words[0])
-        if name.startswith("pipe:"):
+        if name == str(self.home.with_name("strace.out")):
             self.printed.append((time, _bytes(words[1])[: int(result)]))
         if path is None or (file := self._open.get(words[0].partition("<")[0])) is None:
             return
@@ -234,8 +234,3 @@ def _bytes(word: str) -> bytes:
 def _text(escaped: str) -> str:
     """A path as strace prints it: all of it in hexadecimal, or none when it is no path."""
     return bytes.fromhex(escaped.replace("\\x", "")).decode() if escaped.startswith("\\x") else escaped
-
-
-def paths(recording: Recording) -> Iterator[Path]:
-    """Every path that something was done to."""
-    yield from {op.path for op in recording.ops}

@@ -65,29 +65,29 @@ def run_traced(
 ) -> Run:
     """Run to the end, or to the kill that the options of strace ask for.
 
-    The program gets `text` as its input. Where that is allowed, strace joins it when it waits for its input: all of
+    The program gets `text` as its input; what it prints is beside the log, in `.out` and `.err`. Where that is allowed, strace joins it when it waits for its input: all of
     its work is traced then, and its start, which is nine tenths of its calls, costs nothing.
     """
     strace = ["strace", "-f", "-y", "-o", str(log), *options]
     late = _may_attach()
-    with open(log.with_suffix(".err"), "wb") as errors:
+    with open(log.with_suffix(".err"), "wb") as errors, open(log.with_suffix(".out"), "wb") as output:
         process = subprocess.Popen(
             command if late else [*strace, *command],
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=errors,
         )
         try:
             tracer = _attach(process, strace) if late else None
-            output, _ = process.communicate(text.encode(), SECONDS)
+            process.communicate(text.encode(), SECONDS)
             if tracer is not None:
                 tracer.communicate(timeout=SECONDS)
         finally:
             process.kill()
     code = process.returncode
-    return Run(output, code if late else (-9 if code == 137 else code))
+    return Run(log.with_suffix(".out").read_bytes(), code if late else (-9 if code == 137 else code))
 
 
 def calls(log: Path) -> list[Call]:
