@@ -32,6 +32,7 @@ from segue.testing.validity import problems
 
 _boot_id = restarts.boot_id
 ANSWER = "still here"
+QUERIES = ("harbour", "gull", "question", "Renamed", "still here", "remember")
 Row = tuple[int, str]
 """Seq and id."""
 
@@ -68,9 +69,10 @@ def check(case: Case) -> list[str]:
 def _problems(case: Case) -> Iterator[str]:
     restarts.boot_id = (lambda: "after the power loss") if case.power_lost else _boot_id
     root = Path(case.home) / "sessions"
-    db = SessionDB(GitStore(root))
+    db = SessionDB(GitStore(root), index=Path(case.home) / "index.sqlite")
     try:
         yield from _listing(db)
+        yield from _searching(db, root)
         yield from (f"{name} is lost" for name in case.present if not db.store.exists(name))
         yield from (f"{name} is back" for name in case.absent if db.store.exists(name))
         for session_id, title in case.titles.items():
@@ -86,6 +88,7 @@ def _problems(case: Case) -> Iterator[str]:
         if case.session and _rows(db, case.session)[: len(before)] != before:
             yield "going on changed rows that were there"
         yield from _listing(db)
+        yield from _searching(db, root)
     finally:
         db.close()
 
@@ -127,6 +130,21 @@ def _listing(db: SessionDB) -> Iterator[str]:
             continue  # made, but not yet said to be: either way is right
         if listed.get(session_id) != info:
             yield f"the listing has {listed.get(session_id)} for {info}"
+
+
+def _searching(db: SessionDB, root: Path) -> Iterator[str]:
+    """The index finds what one that is made anew finds."""
+    anew = SessionDB(GitStore(root, commits=False))
+    try:
+        for query in QUERIES:
+            found, expected = (
+                {one.session.session_id: one.count for one in some.search_sessions(query)}
+                for some in (db, anew)
+            )
+            if found != expected:
+                yield f"the index finds {found}, not {expected}, for {query!r}"
+    finally:
+        anew.close()
 
 
 def _fresh(db: SessionDB, session_id: str) -> SessionInfo:

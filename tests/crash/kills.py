@@ -87,10 +87,15 @@ class Kills:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def outcomes(
-        self, pool: Pool, seen: Callable[[int, int], None] = lambda done, total: None
+        self,
+        pool: Pool,
+        seen: Callable[[int, int], None] = lambda done, total: None,
+        only: Sequence[str] = (),
     ) -> Iterator[Outcome]:
-        """Of every point. A call is killed at ever higher numbers until a run survives: so none is left out."""
-        points = [point for scenario in self.scenarios for point in self._points(scenario)]
+        """Of every point, or those at some calls. A call is killed at ever higher numbers until a run survives: so
+        none is left out."""
+        found = [point for scenario in self.scenarios for point in self._points(scenario)]
+        points = [point for point in found if not only or point.call in only]
         done = 0
         while points:
             total, further = done + len(points), []

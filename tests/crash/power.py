@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import msgspec
 
 from tests.crash.checking import Case, Row
 from tests.crash.disk import SECTOR, Disk, Op, Pieces, Truncate, Write
-from tests.crash.kills import case_of, rows_of
+from tests.crash.kills import Outcome, case_of, rows_of
 from tests.crash.recording import OPTIONS, Recording
 from tests.crash.scenarios import SCENARIOS, environment, working_folder
 from tests.crash.tracing import run_traced
@@ -23,6 +24,7 @@ KEPT = ROOT / ".crash"
 """Recordings with a state in which something was wrong."""
 LEAST, MOST = "none", "all"
 """Nothing that was not synced reached the disk; everything did."""
+_keeping = threading.Lock()
 Kept = list[tuple[Op, Pieces | None]]
 
 
@@ -59,19 +61,25 @@ class Recorded:
         self.recording.load(folder / "strace.log")
 
     def states(self, seed: int, random_states: int) -> list[State]:
-        """Both extremes at every time, and so many random ones, spread over all times."""
+        """Both extremes, each whenever it is another one, and so many random ones."""
         chance = random.Random(f"{seed}/{self.scenario.name}")
-        times = [0, *self.recording.times]
-        found = [self._state(time, LEAST) for time in times]
-        found += [self._state(time, MOST) for time in times if self._pending(time)]
-        found += [self._state(chance.choice(times), f"{seed}.{number}") for number in range(random_states)]
+        found = [self._state(time, LEAST) for time in (0, *self.recording.learned)]
+        found += [self._state(time, MOST) for time in self.recording.changed]
+        times = [time for time in self.recording.changed if self._pending(time)]
+        if times:
+            found += [
+                self._state(chance.choice(times), f"{seed}.{number}") for number in range(random_states)
+            ]
         return sorted(found, key=lambda state: state.time)
 
-    def run(self, checker: Checker, state: State) -> list[str]:
-        """Make the state and check it; gives what is wrong with it."""
+    def run(self, checker: Checker, state: State) -> Outcome:
+        """Make the state and check it."""
         home = checker.folder / f"{state.scenario}-{state.time}-{state.variant}"
         self.recording.disk.write_state(self.kept(state), home)
-        return checker.check(self._case(state, str(home)))
+        problems = checker.check(self._case(state, str(home)))
+        if problems:
+            self.keep()
+        return Outcome(state.name, True, problems)
 
     def kept(self, state: State) -> Kept:
         """The operations that reached the disk, in order."""
@@ -88,12 +96,17 @@ class Recorded:
 
     def keep(self) -> None:
         """Save the recording, so that its states can be made again."""
-        if not (KEPT / self.id).exists():
-            KEPT.mkdir(exist_ok=True)
-            shutil.copytree(self.folder, KEPT / self.id)
+        with _keeping:
+            if not (KEPT / self.id).exists():
+                KEPT.mkdir(exist_ok=True)
+                shutil.copytree(self.folder, KEPT / self.id)
 
-    def _pending(self, time: int) -> bool:
-        return any(op.time <= time and self._optional(op, time) for op in self.recording.ops)
+    def _pending(self, time: int, folder: str = "") -> bool:
+        """Whether something may be lost; with a folder's name, something in a folder of that name."""
+        return any(
+            op.time <= time and self._optional(op, time) and folder in ("", op.path.parent.name)
+            for op in self.recording.ops
+        )
 
     @staticmethod
     def _optional(op: Op, time: int) -> bool:
@@ -113,6 +126,11 @@ class Recorded:
             written=[*((seq, row_id, True) for seq, row_id in self.before), *new],
             power_lost=True,
         )
+
+
+def kept(state: State) -> Recorded:
+    """The recording that a state is of. Raises FileNotFoundError when it is not there."""
+    return Recorded(state.scenario, KEPT / state.recording)
 
 
 def record(scenario: str, folder: Path, plant: str = "") -> Recorded:
@@ -141,8 +159,7 @@ def record(scenario: str, folder: Path, plant: str = "") -> Recorded:
 def _check_complete(recorded: Recorded, home: Path) -> None:
     """The recording has seen everything: with all of it, the disk is what the run left behind."""
     copy = recorded.folder / "copy"
-    times = recorded.recording.times
-    last = State(recorded.scenario.name, recorded.id, times[-1] if times else 0, MOST)
+    last = State(recorded.scenario.name, recorded.id, recorded.recording.changed[-1], MOST)
     recorded.recording.disk.write_state(recorded.kept(last), copy)
     ours, real = _content(copy), _content(home)
     wrong = sorted(name for name in {*ours, *real} if ours.get(name) != real.get(name))

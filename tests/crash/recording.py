@@ -17,9 +17,7 @@ from tests.crash.disk import Disk, Link, Node, Op, Rename, Truncate, Unlink, Wri
 from tests.crash.kills import CALLS
 from tests.crash.tracing import Call, calls
 
-TRACED = ",".join(
-    f"?{name}" for name in (*CALLS, "openat", "open", "creat", "lseek", "mmap", "dup2", "fallocate")
-)
+TRACED = ",".join(f"?{name}" for name in (*CALLS, "openat", "open", "creat", "lseek", "mmap", "fallocate"))
 OPTIONS = ("-xx", "-s", str(1 << 26), "-e", f"trace={TRACED}")
 _RESULT = re.compile(r"(.*)\)\s+= (-?\w+).*")
 _DESCRIPTOR = re.compile(r"(-?\w+)<([^>]*)>(?:\(deleted\))?")
@@ -46,19 +44,23 @@ class Recording:
     """When what was written to standard output."""
     published: list[tuple[int, str, int]] = field(default_factory=list)
     """When readers of which folder could see rows up to which seq."""
-    times: list[int] = field(default_factory=list)
-    """When anything changed: the disk, what is durable, or what somebody knows."""
+    changed: list[int] = field(default_factory=list)
+    """When something was done to the disk."""
+    learned: list[int] = field(default_factory=list)
+    """When something became durable, or somebody was shown something."""
     _open: dict[str, Open] = field(default_factory=dict)
 
     def load(self, log: Path) -> None:
         for time, call in enumerate(calls(log), 1):
             if call.succeeded and (handler := _HANDLERS.get(call.name)) is not None:
-                before = len(self.ops), len(self.printed), len(self.published)
+                ops, shown = len(self.ops), len(self.printed) + len(self.published)
                 matched = _RESULT.fullmatch(call.text)
                 assert matched is not None, call.text[:200]
-                changed = handler(self, time, call, matched[1].split(", "), matched[2])
-                if changed or before != (len(self.ops), len(self.printed), len(self.published)):
-                    self.times.append(time)
+                synced = handler(self, time, call, matched[1].split(", "), matched[2])
+                if len(self.ops) > ops:
+                    self.changed.append(time)
+                if synced or len(self.printed) + len(self.published) > shown:
+                    self.learned.append(time)
 
     def rows(self, until: int, folder: str) -> list[tuple[int, str, bool]]:
         """Seq, id, and whether its append ends with it, of each row written to a session by then."""

@@ -26,6 +26,7 @@ from segue.stores.git.packing import MOST_IN_SAMPLE, SAMPLE
 from segue.stores.git.tail import SEGMENT_BYTES
 
 PROGRAMS = Path(__file__).parent / "programs"
+PLANTS = tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("planted/*/sitecustomize.py")))
 FOREIGN = ("SEGUE_", "OPENAI_", "ANTHROPIC_", "PYTHON")
 REPLIES: list[Any] = [
     "a gull with one leg",
@@ -88,20 +89,20 @@ def _nothing(home: Path) -> None:
 
 def _long_session(home: Path) -> None:
     """Two turns, then so much that the open segment is full after two or three more appends."""
-    db = SessionDB(GitStore(home / "sessions"))
+    db = _opened(home)
     _turns(db, "s1", 2)
     segment = SessionPaths(home / "sessions", "s1").segment(1)
     while (room := SEGMENT_BYTES - segment.stat().st_size) > 2_000:
         db.journal("s1").append(SessionUpdated(tags=["x" * min(room - 1_500, 200_000)]))
     db.store.commit("s1", "prepared")
-    db.close()
+    _close_indexed(db)
 
 
 def _uncommitted_session(home: Path) -> None:
     """Two turns of which nothing is committed, beside so many loose objects that the next commit packs."""
-    db = SessionDB(GitStore(home / "sessions", commits=False))
+    db = _opened(home, commits=False)
     _turns(db, "s1", 2)
-    db.close()
+    _close_indexed(db)
     git = SessionPaths(home / "sessions", "s1").git
     repository.prepare(git)
     objects, number = Objects(git / "objects", {}), 0
@@ -117,9 +118,30 @@ def _write_sampled(objects: Objects, data: bytes) -> None:
 
 
 def _three_sessions(home: Path) -> None:
-    db = SessionDB(GitStore(home / "sessions"))
+    db = _opened(home)
     for session_id in ("kept", "gone"):
         _turns(db, session_id, 1)
+    _close_indexed(db)
+
+
+def _changed_sessions(home: Path) -> None:
+    """Two that are indexed, of which one has changed since then, and one that never was indexed."""
+    db = _opened(home)
+    for session_id in ("kept", "changed"):
+        _turns(db, session_id, 1)
+    db.list_sessions()
+    for session_id in ("changed", "new"):
+        _turns(db, session_id, 1)
+    db.close()
+
+
+def _opened(home: Path, *, commits: bool = True) -> SessionDB:
+    return SessionDB(GitStore(home / "sessions", commits=commits), index=home / "index.sqlite")
+
+
+def _close_indexed(db: SessionDB) -> None:
+    """With the index up to date: what the run changes has to be noticed."""
+    db.list_sessions()
     db.close()
 
 
@@ -147,5 +169,6 @@ SCENARIOS = {
             deleted={"deleted gone": "gone"},
             titles={"renamed kept": ("kept", "Renamed"), "created made": ("made", "Made")},
         ),
+        Scenario("index", ("look.py",), "", _changed_sessions, "", kept=("kept", "changed", "new")),
     )
 }

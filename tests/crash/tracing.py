@@ -65,8 +65,9 @@ def run_traced(
 ) -> Run:
     """Run to the end, or to the kill that the options of strace ask for.
 
-    The program gets `text` as its input; what it prints is beside the log, in `.out` and `.err`. Where that is allowed, strace joins it when it waits for its input: all of
-    its work is traced then, and its start, which is nine tenths of its calls, costs nothing.
+    The program gets `text` as its input; what it prints is beside the log, in `.out` and `.err`. Where that is
+    allowed, strace joins it when it waits for its input: all of its work is traced then, and its start, which is
+    nine tenths of its calls, costs nothing.
     """
     strace = ["strace", "-f", "-y", "-o", str(log), *options]
     late = _may_attach()

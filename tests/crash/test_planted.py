@@ -1,0 +1,43 @@
+"""The harness finds what it is there for: each planted bug. Without one it finds nothing: see the other tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.scenarios import PLANTS
+from tests.crash.sweeps import Sweep, sweep_kills, sweep_power
+from tests.crash.tracing import missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+SEED = 3
+
+
+def find(plant: str) -> Sweep:
+    """Up to the first violation."""
+    if plant == "reused_seq":
+        return sweep_kills(["create"], plant=plant, calls=["pwrite64"], first=True)
+    scenario, random_states = {"wrong_heal": ("create", 400), "lost_mark": ("continue", 0)}.get(
+        plant, ("create", 0)
+    )
+    return sweep_power([scenario], seed=SEED, random_states=random_states, plant=plant, first=True)
+
+
+EXPECTED = {
+    "early_visibility": "had been shown",
+    "lost_mark": "the listing has",
+    "reused_seq": "",
+    "skipped_sync": "had been shown",
+    "wrong_heal": "an append is there in part",
+}
+"""What the first violation says."""
+
+
+def test_every_planted_bug_is_looked_for() -> None:
+    assert sorted(EXPECTED) == list(PLANTS)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_planted_bug_is_found(plant: str) -> None:
+    sweep = find(plant)
+    assert sweep.violations, f"{plant} was not found in {sweep.total} cases"
+    assert EXPECTED[plant] in sweep.report()
