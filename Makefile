@@ -8,7 +8,7 @@ PEERS := .venv/.bench-peers
 # `make run` keeps its sessions here, never in ~/.segue.
 RUN_HOME := .segue-run
 
-.PHONY: run test lint bench setup clean
+.PHONY: run test lint bench crash setup clean strace
 .DELETE_ON_ERROR:
 
 run: export SEGUE_HOME = $(RUN_HOME)
@@ -17,7 +17,7 @@ run: $(MODEL)
 	@echo
 	@$(BIN)/segue sessions graph
 
-test: $(MODEL)
+test: $(MODEL) strace
 	$(BIN)/python -m pytest
 
 lint: $(READY)
@@ -28,6 +28,10 @@ lint: $(READY)
 
 bench: $(PEERS)
 	$(BIN)/python -m benchmarks
+
+# Kills and power losses: far more states than `make test` tries. One case: `make crash CASE=<its name>`.
+crash: $(READY) strace
+	$(BIN)/python -m tests.crash $(CASE)
 
 setup: $(MODEL)
 
@@ -47,6 +51,11 @@ $(MODEL): $(READY)
 $(PEERS): $(READY)
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
+
+# The crash harness kills the program with it. Where it cannot be had, those tests are skipped and say so.
+strace:
+	@command -v strace >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && \
+	{ apt-get install -qq -y strace || { apt-get update -qq && apt-get install -qq -y strace; }; } >/dev/null; } || true
 
 clean:
 	rm -rf .venv $(RUN_HOME)

@@ -60,16 +60,20 @@ class Recorded:
         self.recording = Recording(home, Disk(home, folder / "before"))
         self.recording.load(folder / "strace.log")
 
-    def states(self, seed: int, random_states: int) -> list[State]:
-        """Both extremes, each whenever it is another one, and so many random ones."""
+    def extremes(self) -> list[State]:
+        """At every time, if it is another state then: what was synced, and everything."""
+        least = [self._state(time, LEAST) for time in (0, *self.recording.learned)]
+        most = [self._state(time, MOST) for time in self.recording.changed]
+        return sorted([*least, *most], key=lambda state: state.time)
+
+    def random_states(self, seed: int, count: int) -> list[State]:
         chance = random.Random(f"{seed}/{self.scenario.name}")
-        found = [self._state(time, LEAST) for time in (0, *self.recording.learned)]
-        found += [self._state(time, MOST) for time in self.recording.changed]
+        found = []
         times = [time for time in self.recording.changed if self._pending(time)]
-        if times:
-            found += [
-                self._state(chance.choice(times), f"{seed}.{number}") for number in range(random_states)
-            ]
+        rows = [time for time in times if self._pending(time, "history")]
+        for number in range(count if times else 0):
+            chosen = rows if rows and number % 2 else times  # half of them while rows are not yet durable
+            found.append(self._state(chance.choice(chosen), f"{seed}.{number}"))
         return sorted(found, key=lambda state: state.time)
 
     def run(self, checker: Checker, state: State) -> Outcome:
@@ -196,12 +200,15 @@ def _some(happened: list[Op], optional: Callable[[Op], bool], chance: random.Ran
 
 
 def _torn(op: Write, chance: random.Random) -> Pieces | None:
-    """Which part of a write reached the disk: all, a beginning, some of its sectors, or its length alone."""
-    kind = chance.choice(("whole", "whole", "beginning", "sectors", "length"))
+    """Which part of a write reached the disk: all, a beginning, whole lines, some of its sectors,
+    or its length alone."""
+    kind = chance.choice(("whole", "whole", "beginning", "lines", "sectors", "length"))
     if kind == "whole":
         return None
     if kind == "beginning":
         return ((0, chance.randrange(len(op.data) + 1)),)
+    if kind == "lines":
+        return ((0, op.data.rfind(b"\n", 0, chance.randrange(len(op.data) + 1)) + 1),)
     if kind == "length":
         return ()
     start = -(op.offset % SECTOR)

@@ -88,6 +88,7 @@ def sweep_power(
     *,
     seed: int,
     random_states: int,
+    extremes: bool = True,
     plant: str = "",
     first: bool = False,
     seen: Seen = lambda done, total: None,

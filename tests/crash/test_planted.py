@@ -16,10 +16,10 @@ def find(plant: str) -> Sweep:
     """Up to the first violation."""
     if plant == "reused_seq":
         return sweep_kills(["create"], plant=plant, calls=["pwrite64"], first=True)
-    scenario, random_states = {"wrong_heal": ("create", 400), "lost_mark": ("continue", 0)}.get(
-        plant, ("create", 0)
-    )
-    return sweep_power([scenario], seed=SEED, random_states=random_states, plant=plant, first=True)
+    if plant == "wrong_heal":
+        return sweep_power(["create"], seed=SEED, random_states=300, extremes=False, plant=plant, first=True)
+    scenario = "api" if plant == "lost_mark" else "create"
+    return sweep_power([scenario], seed=SEED, random_states=0, plant=plant, first=True)
 
 
 EXPECTED = {
