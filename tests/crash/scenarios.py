@@ -118,7 +118,7 @@ def _write_sampled(objects: Objects, data: bytes) -> None:
 
 
 def _three_sessions(home: Path) -> None:
-    db = _opened(home)
+    db = _opened(home, commits=False)
     for session_id in ("kept", "gone"):
         _turns(db, session_id, 1)
     _close_indexed(db)

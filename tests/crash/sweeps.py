@@ -99,7 +99,12 @@ def sweep_power(
     try:
         recordings = [record(name, folder, plant) for name in names]
         cases = [
-            (recorded, state) for recorded in recordings for state in recorded.states(seed, random_states)
+            (recorded, state)
+            for recorded in recordings
+            for state in [
+                *(recorded.extremes() if extremes else ()),
+                *recorded.random_states(seed, random_states),
+            ]
         ]
         with Pool(plant) as pool:
             outcomes = pool.map(_run_state, cases)

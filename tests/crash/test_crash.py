@@ -19,8 +19,8 @@ from tests.crash.tracing import missing
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 RANDOM_STATES = 100
 """Of each scenario's disk, beside the extremes at every time."""
-KILLS = {"create": 100, "continue": 100, "commit": 120, "api": 60, "index": 35}
-STATES = {"create": 250, "continue": 220, "commit": 220, "api": 130, "index": 80}
+KILLS = {"create": 100, "continue": 100, "commit": 120, "api": 50, "index": 35}
+STATES = {"create": 250, "continue": 220, "commit": 220, "api": 120, "index": 80}
 """Fewer cases than that would mean that the harness does not see what the program does."""
 
 
