@@ -90,7 +90,8 @@ class Call:
         entered (again): it did not end well, or its result is not what the function gave, to the last bit."""
         if not self._is_over or self._recorded is None or self._recorded.status != "completed":
             return NO_RESULT
-        return restored(self._recorded.result, form)
+        result = self._turn.journal.whole(self._recorded.result, self._recorded.whole)
+        return restored(result, form)
 
     def ambient_runtime(self) -> Runtime:
         """The runtime to fill in. Without a model its first use raises `NoModel` and says what to install."""

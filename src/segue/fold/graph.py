@@ -35,6 +35,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     status: str = "running"
     """running, completed, failed, cancelled, interrupted or suspended."""
     result: Any = None
+    whole: str = ""
+    """Digest of the whole result, when `result` has only its beginning and end."""
     error: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
     turn_id: str = ""
@@ -249,6 +251,7 @@ class CallGraph:
             node,
             status=status,
             result=payload.get("result"),
+            whole=text_or(payload.get("whole")),
             error=_dict_or_none(payload.get("error")),
             usage=_dict_or_none(payload.get("usage")),
             ended_seq=envelope.seq,
@@ -296,6 +299,7 @@ def _restarted(node: Node, payload: Payload) -> Node:
         attempt=_attempt(payload, node.attempt),
         context=text_or(payload.get("context")) or node.context,
         result=None,
+        whole="",
         error=None,
         ended_seq=0,
         ended_at="",

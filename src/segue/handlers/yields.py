@@ -23,6 +23,7 @@ from segue.events.facts import (
 from segue.events.json_values import to_json
 from segue.fold.graph import TERMINAL, CallGraph
 from segue.handlers.context import SessionContext
+from segue.journal import shown
 from segue.session.turn import Turn
 from segue.tools.digest import digest_of
 
@@ -110,7 +111,7 @@ class Yields:
             )
         if call.status not in TERMINAL:
             await self._turn.append_async(event)
-        elif call.result != to_json(event.result):
+        elif call.result != shown(to_json(event.result)):
             raise HandlerError(
                 f"the handler yielded another TOOL_RESULT of {event.tool_call_id!r}: the record has its result already;"
                 " ctx.execute writes it"

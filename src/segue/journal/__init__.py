@@ -3,7 +3,7 @@
 from segue.journal.held import DeltaKind
 from segue.journal.journal import DELTA_BYTES, Journal, open_journal
 from segue.journal.kept import View
-from segue.journal.large import whole_value
+from segue.journal.large import shown, whole_value
 from segue.journal.processes import DELTA_SECONDS, EXIT_SECONDS, flush_journals
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "View",
     "flush_journals",
     "open_journal",
+    "shown",
     "whole_value",
 ]

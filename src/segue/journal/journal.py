@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 from segue import ids
 from segue.errors import InvalidEvent, LeaseRequired
@@ -19,7 +20,7 @@ from segue.events.envelope import Envelope
 from segue.events.facts import Event
 from segue.journal.held import DeltaKind, Held
 from segue.journal.kept import V
-from segue.journal.large import FOLDER, LARGE, is_large_text, shortened
+from segue.journal.large import FOLDER, LARGE, is_large_text, read_whole, shortened
 from segue.journal.processes import processes
 from segue.journal.views import Views
 from segue.stores.protocol import Draft, Lease, Store
@@ -176,6 +177,10 @@ class Journal:
         for error in (future.exception() for future in done):
             if error is not None:
                 raise error
+
+    def whole(self, value: Any, digest: str) -> Any:
+        """A recorded value as it was, given what its row has of it and the row's `whole`. Raises `StorageError`."""
+        return read_whole(self.store, self.session_id, digest) if digest else value
 
     # --- reading ------------------------------------------------------------------------------------------
 

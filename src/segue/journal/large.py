@@ -6,6 +6,7 @@ the journal stamps a fact; the blob is durable before the row is queued.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,9 @@ from segue.events.facts import CallEnded, Event, MessageDelta, ToolResult
 from segue.stores.protocol import Store
 
 LARGE = 256 * 1024
-"""Bytes of an encoded payload from which its value is shortened."""
+"""Bytes of a value as JSON from which it is shortened."""
+_MOST = 6
+"""Bytes that one character of a text becomes at most, as JSON."""
 HEAD, TAIL = 24_000, 8_000
 """Characters of a shortened value that stay, from its beginning and its end."""
 FOLDER = "files"
@@ -50,17 +53,32 @@ def whole_value(store: Store, session_id: str, payload: dict[str, Any]) -> Any:
     """
     digest = payload.get("whole")
     if digest:
-        return decode_json(store.get_blob(session_id, FOLDER, digest))
+        return read_whole(store, session_id, digest)
     return payload["delta"].get("text") if "delta" in payload else payload.get("result")
 
 
-def _kept(value: Any, keep: Callable[[bytes], str]) -> tuple[str, str]:
+def read_whole(store: Store, session_id: str, digest: str) -> Any:
+    """The value that a row names in `whole`. Raises `BlobNotFound`, `StorageError`."""
+    return decode_json(store.get_blob(session_id, FOLDER, digest))
+
+
+def shown(value: Any) -> Any:
+    """A JSON value as its row has it, and so as a model sees it, now and when the turn runs again."""
+    if type(value) in (int, float, bool, type(None)) or (
+        type(value) is str and len(value) * _MOST + 2 < LARGE
+    ):
+        return value
+    return _kept(value, lambda encoded: hashlib.sha256(encoded).hexdigest())[0]
+
+
+def _kept(value: Any, keep: Callable[[bytes], str]) -> tuple[Any, str]:
+    """The value shortened, and what `keep` gave for it as JSON; the value itself and nothing when it is not large."""
     encoded = encode_json(value)
+    if len(encoded) < LARGE:
+        return value, ""
     digest = keep(encoded)
     text = value if isinstance(value, str) else encoded.decode()
     left_out = len(text) - HEAD - TAIL
-    if left_out <= 0:  # few characters of many bytes
-        return text, digest
     kept = f"whole, {len(encoded):,} bytes of JSON, as {FOLDER}/{digest}"
     mark = f"\n\n[... {left_out:,} characters left out; kept {kept} ...]\n\n"
     return text[:HEAD] + mark + text[-TAIL:], digest

@@ -70,7 +70,7 @@ class ModelCall:
     def _from_record(self, known: Node) -> Reply | None:
         """The recorded reply. Raises the recorded failure where the program had gone on after it."""
         if known.status == "completed":
-            return recorded_reply(known)
+            return recorded_reply(known, self.turn.journal.whole(known.result, known.whole))
         if known.status == "failed" and self.turn.replay.went_on(known):
             raise raised(known.error or {})
         return None

@@ -237,13 +237,11 @@ class _Streamed:
         """Whether its message is in the journal."""
 
 
-def recorded_reply(node: Node) -> Reply:
-    """The reply of a completed model node."""
-    if isinstance(node.result, str):
-        return Reply(node.id, node.result)
-    return Reply(
-        node.id, node.result["text"], msgspec.convert(node.result["tool_calls"], list[ToolCallChunk])
-    )
+def recorded_reply(node: Node, result: Any) -> Reply:
+    """The reply of a completed model node, whose whole result that is."""
+    if isinstance(result, str):
+        return Reply(node.id, result)
+    return Reply(node.id, result["text"], msgspec.convert(result["tool_calls"], list[ToolCallChunk]))
 
 
 def _wire(call: ToolCallChunk) -> dict[str, Any]:

@@ -70,7 +70,8 @@ class _Step:
             raise raised(known.error or {})
         if known.status != "completed":
             return NO_RESULT
-        return copy_json(known.result) if self._form is None else restored(known.result, self._form)
+        result = self._turn.journal.whole(known.result, known.whole)
+        return copy_json(result) if self._form is None else restored(result, self._form)
 
     def started(self) -> CallStarted:
         self._turn.check(self._caller)

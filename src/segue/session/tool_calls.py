@@ -16,6 +16,7 @@ from segue.events.facts import CallEnded, Event, ToolApprovalRequired, ToolResul
 from segue.events.json_values import json_or_reason, to_json
 from segue.fold.graph import TERMINAL, CallGraph, Node
 from segue.ids import utc_now
+from segue.journal import shown
 from segue.models.protocol import ToolCallChunk
 from segue.session.prompt import Message, text
 from segue.session.recovery import SKIPPED
@@ -68,7 +69,7 @@ class ToolCalls:
         Raises as `answers`."""
         answers = await self.answers(reply.node_id, reply.calls)
         return [
-            {"role": "tool", "tool_call_id": call.id, "content": text(answers[call.id].result)}
+            {"role": "tool", "tool_call_id": call.id, "content": text(shown(answers[call.id].result))}
             for call in reply.calls
         ]
 
@@ -105,7 +106,8 @@ class ToolCalls:
     def _state(self, owner: str, call: ToolCallChunk) -> Ready | Answer | Waiting:
         known = self.known(call.id)
         if known is not None and known.status in TERMINAL:
-            return Answer(known.result, is_error=known.status == "failed", recorded=True)
+            result = self._turn.journal.whole(known.result, known.whole)
+            return Answer(result, is_error=known.status == "failed", recorded=True)
         tool = self._tools.get(call.name)
         if tool is None:
             known_names = ", ".join(self._tools)
