@@ -166,7 +166,7 @@ def test_b033_the_program_says_what_is_wrong_and_repairs_it_with_a_backup(with_d
 
 
 class Effects:
-    """A turn whose disk gets full between its first and its second model call."""
+    """A turn whose disk gets full between its first model call, and the second or the tool that the first asks for."""
 
     def __init__(self, disk: Path) -> None:
         self.disk, self.count = disk, 0
@@ -186,6 +186,28 @@ class Effects:
         with segue.session_context("s1", db=db, runtime=Runtime(self.model)):
             result: str = work()
             return result
+
+    def run_tool(self, db: SessionDB, *, fill: bool) -> str:
+        def full(arguments: dict[str, Any]) -> bool:
+            """Looked at when the call is recorded, and before it starts. No approval is needed."""
+            if fill:
+                self._fill()
+                with pytest.raises(StorageError):
+                    while True:  # what is left of the segment's last block
+                        db.update_session("s1", pinned=True)
+            return False
+
+        @segue.tool(needs_approval=full)
+        def effect() -> str:
+            """Do it."""
+            self.count += 1
+            return "done"
+
+        self.model = Scripted([{"tool_calls": [{"name": "effect", "arguments": {}}]}, "did it"])
+        with segue.session_context("s1", db=db, runtime=Runtime(self.model)) as session:
+            assert session.runtime is not None
+            answer: str = session.runtime.exec("go", tools=[effect])
+            return answer
 
     def _fill(self) -> None:
         with open(self.disk / "ballast", "wb", buffering=0) as ballast:
@@ -212,6 +234,17 @@ def test_b039_a_full_disk_stops_the_turn_before_the_next_action_and_it_goes_on_l
             stopped, completed = [turn.status for turn in db.turns("s1").all]
             assert (stopped in ("failed", "interrupted"), completed) == (True, "completed")
         assert [problem for problem in verify(disk / "sessions") if not problem.note] == []
+
+
+def test_b039_a_tool_whose_start_cannot_be_recorded_does_not_run(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk, closing(SessionDB(GitStore(disk / "sessions"))) as db:
+        effects = Effects(disk)
+        with pytest.raises(StorageError, match="ENOSPC"):
+            effects.run_tool(db, fill=True)
+        assert (effects.count, len(effects.model.requests)) == (0, 1)
+        (disk / "ballast").unlink()
+        assert (effects.run_tool(db, fill=False), effects.count) == ("did it", 1)
+        assert provider_problems(db.journal("s1").view(Conversation).messages()) == []
 
 
 FILLING = """

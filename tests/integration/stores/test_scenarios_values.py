@@ -1,7 +1,6 @@
 """Values that break other software's sessions: NUL, lone surrogates, what is not JSON, and what is too large.
 
-Tools come with a later part: what they would return is appended as TOOL_RESULT through the journal, or returned by an
-agentic function.
+Each is given as a tool's result, a function's, and as a fact that is appended to the journal.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from segue.events.json_values import to_json
 from segue.fold import provider_messages
 from segue.fold.conversation import Conversation
 from segue.journal import whole_value
+from segue.models.scripted import Scripted
 from segue.session.db import SessionDB
+from segue.session.runtime import Runtime
 from segue.stores.git import GitStore
 from segue.stores.memory import MemoryStore
 from segue.stores.protocol import Store
@@ -188,6 +189,24 @@ def test_b036_a_function_that_returns_it_completes_with_that_result(store: Store
     assert [(row["status"], strict(row["result"])) for row in ended] == [("completed", expected)]
 
 
+@pytest.mark.parametrize("name", VALUES)
+def test_b036_a_tool_that_returns_it_is_answered_once_and_the_turn_goes_on(store: Store, name: str) -> None:
+    value, expected = VALUES[name]
+
+    def t() -> Any:
+        """Give it."""
+        return value
+
+    model = Scripted([{"tool_calls": [{"name": "t", "arguments": {}}]}, "ok"])
+    db = SessionDB(store)
+    with segue.session_context("s1", db=db, runtime=Runtime(model)) as session:
+        assert session.runtime is not None
+        assert session.runtime.exec("x", tools=[t]) == "ok"
+    results = [row.payload for row in db.read("s1") if row.type == "TOOL_RESULT"]
+    assert [strict(row["result"]) for row in results] == [expected]
+    assert "is_error" not in results[0]
+
+
 @pytest.mark.parametrize("value", [NoText(), 10**10_001, [[]] * 2], ids=["no text", "digits", "shared"])
 def test_b036_a_value_that_cannot_be_recorded_loses_neither_the_result_nor_the_turn(
     store: Store, value: Any
@@ -287,14 +306,23 @@ def test_b038_a_blob_that_cannot_be_kept_refuses_the_row(tmp_path: Path) -> None
 
 
 PRODUCE = """
-import sys
 import segue
+from segue.models.scripted import Scripted
+from segue.session.runtime import Runtime
 
-@segue.agentic_function
 def big() -> str:
+    "Give much."
     return "x" * 200_000_000
 
-print(len(big.run(session_id="s1").value))
+@segue.agentic_function
+def work(runtime=None) -> str:
+    "Work."
+    runtime.exec("x", tools=[big])
+    return "y" * 200_000_000
+
+model = Scripted([{"tool_calls": [{"name": "big", "arguments": {}}]}, "ok"])
+value = work.run(session_id="s1", runtime=Runtime(model)).value
+print(len(value), len(model.requests[-1].messages[-1]["content"]))
 """
 RESUME = """
 import resource, sys
@@ -320,11 +348,12 @@ def program(text: str) -> list[int]:
 
 
 def test_b038_200_million_characters_make_a_small_journal_and_little_memory_to_resume(home: Path) -> None:
-    assert program(PRODUCE) == [200_000_000]
+    returned, sent = program(PRODUCE)
+    assert (returned, sent < 200_000) == (200_000_000, True)
     journal = sum(path.stat().st_size for path in (home / "sessions" / "s1" / "history").iterdir())
     memory, longest, nodes, listed = program(RESUME)
     assert (journal < 5_000_000, memory < 150_000_000, longest < 200_000) == (True, True, True)
-    assert (nodes, listed) == (1, 1)
+    assert (nodes, listed) == (4, 1)
 
 
 FOREIGN = """
