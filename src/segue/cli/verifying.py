@@ -20,8 +20,8 @@ from segue.session.db import default_db
 from segue.stores.git import GitStore
 from segue.stores.git.problems import Problem, damage_in
 
-SLOW = 50_000_000
-"""Bytes from which a progress bar is shown."""
+SLOW, MANY = 50_000_000, 200
+"""Bytes, or sessions, from which a progress bar is shown."""
 
 
 @click.command("verify")
@@ -123,8 +123,9 @@ def _show(checked: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _progress(store: GitStore, session_ids: list[str]) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal when there is much to read."""
-    if not sys.stderr.isatty() or (total := sum(store.size(session_id) for session_id in session_ids)) < SLOW:
+    """A bar on a terminal when there is much to read: in one session, or in many."""
+    few = len(session_ids) < MANY
+    if not sys.stderr.isatty() or (few and sum(map(store.size, session_ids)) < SLOW):
         yield lambda size: None
         return
     columns = (
@@ -134,5 +135,5 @@ def _progress(store: GitStore, session_ids: list[str]) -> Iterator[Callable[[int
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("checking", total=total)
+        task = bar.add_task("checking", total=sum(map(store.size, session_ids)))
         yield lambda size: bar.advance(task, size)

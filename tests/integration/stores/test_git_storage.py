@@ -252,6 +252,28 @@ def test_a_session_on_a_read_only_file_system_can_be_verified(tmp_path: Path) ->
                 store.repair("s1")
 
 
+@pytest.mark.parametrize("flag", ["i", "a"])
+def test_a_segment_that_was_made_unchangeable_loses_nothing(tmp_path: Path, flag: str) -> None:
+    """With `a` rows can be added, but a torn append cannot be cut off; with `i` neither."""
+    with ext4(tmp_path / "disk") as disk:
+        root = disk / "sessions"
+        with closing(GitStore(root)) as store:
+            store.create("s1")
+            store.append("s1", [titled(1)])
+        segment = root / "s1" / "history" / f"{1:012d}.jsonl"
+        whole = segment.read_bytes()
+        segment.write_bytes(whole + b'{"id":"evt_')
+        subprocess.run(["chattr", f"+{flag}", str(segment)], check=True)
+        with closing(GitStore(root)) as store:
+            assert [row.seq for row in store.read("s1")] == [1]
+            with pytest.raises(StorageError, match="EPERM"):
+                store.append("s1", [titled(2)])
+            subprocess.run(["chattr", f"-{flag}", str(segment)], check=True)
+            assert store.append("s1", [titled(3)]) == [2]
+        assert segment.read_bytes().startswith(whole)
+        assert verify(root) == []
+
+
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
