@@ -70,13 +70,15 @@ class Child:
         return self.said()
 
     def kill(self) -> list[str]:
-        """All it said before it was killed."""
+        """All it said before it was killed. One that had ended with an error before that is a failure."""
+        code = self._process.poll()
         self._process.kill()
         self._process.wait()
         self._reader.join(SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
+        assert code in (None, 0, -signal.SIGKILL), f"it had ended with {code} before it was killed"
         return self.said()
 
     def _read(self) -> None:

@@ -190,6 +190,22 @@ def test_rows_of_a_new_segment_that_were_not_acknowledged_are_published(tmp_path
     assert titles(root) == ["a title", "a title", "Zwölf 🦊", "Zwölf 🦊"]
 
 
+@pytest.mark.parametrize("before", [0, 2], ids=["no segment", "a full segment"])
+@pytest.mark.parametrize("whole", [0, 1, 2], ids=["nothing", "a torn append", "a whole append"])
+def test_a_new_segment_of_a_process_that_died_is_healed_by_one_that_has_the_session_open(
+    tmp_path: Path, before: int, whole: int
+) -> None:
+    root = tmp_path / "sessions"
+    with closing(GitStore(root, segment_bytes=10)) as store:
+        store.create("s1")
+        store.append("s1", [control_row() for _ in range(before)])
+        rows = framed("s1", before + 1, [control_row(LAST), control_row(LAST)])
+        segment(root, before + 1).write_bytes(rows[: len(rows) * whole // 2])
+        adopted = 2 if whole == 2 else 0
+        assert store.append("s1", [control_row()]) == [before + adopted + 1]
+        assert [row.seq for row in store.read("s1")] == list(range(1, before + adopted + 2))
+
+
 def test_a_row_of_another_session_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "sessions"
     write(root, 1)

@@ -134,7 +134,13 @@ class Tail:
                 return self._heal(position)
         elif os.fstat(self._acknowledged).st_nlink == 0:
             raise Replaced
+        if self._is_full(position) and self.paths.segment(position.seq + 1).exists():
+            return self._heal(position)  # another process died there, perhaps with all its rows written
         return position
+
+    def _is_full(self, position: Position) -> bool:
+        """Whether the next rows begin a new segment."""
+        return not position.segment or position.length >= self.segment_bytes
 
     def _check_not_replaced(self) -> None:
         try:
@@ -177,14 +183,10 @@ class Tail:
 
     def _room(self, position: Position) -> Position:
         """The position in the segment that takes the next rows: this one, or a new one when it is full."""
-        if position.segment and position.length < self.segment_bytes:
+        if not self._is_full(position):
             return position
         first = position.seq + 1
-        try:
-            descriptor = self._new_segment(first)
-        except FileExistsError:  # another process died just here
-            self._heal(position)
-            descriptor = self._new_segment(first)
+        descriptor = self._new_segment(first)
         if self._segment >= 0:
             os.close(self._segment)
         self._segment = descriptor
