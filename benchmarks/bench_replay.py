@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,12 @@ class Program:
         return resume(session_id, function=self.work, db=db).value
 
 
+def fold_turn(db: SessionDB, session_id: str) -> Replay:
+    turn = db.turns(session_id).last
+    assert turn is not None
+    return Replay(db.read(session_id), turn.turn_id)
+
+
 def run(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")) as folder:
         return [*_resume(Path(folder), 100 if quick else 1000, rounds=3 if quick else 7)]
@@ -68,11 +75,9 @@ def _resume(folder: Path, steps: int, rounds: int) -> list[Row]:
     read: list[float] = []
     for number in range(rounds):
         session_id = f"s{number}"
-        made.append(seconds(lambda: program.first(db, session_id)))
-        turn = db.turns(session_id).last
-        assert turn is not None
-        read.append(seconds(lambda: Replay(db.read(session_id), turn.turn_id)))
-        went_on.append(seconds(lambda: program.again(db, session_id)))
+        made.append(seconds(partial(program.first, db, session_id)))
+        read.append(seconds(partial(fold_turn, db, session_id)))
+        went_on.append(seconds(partial(program.again, db, session_id)))
     db.close()
     fastest = [min(times) for times in (made, went_on, read)]
     each = f"{steps:,} steps: made in {fastest[0]:.2f} s, answered in {fastest[1]:.3f} s"

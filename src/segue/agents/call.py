@@ -46,7 +46,7 @@ class Call:
         self._turn, self._options, self._runtime = turn, options, runtime
         self.result: Any = None
         caller = turn.frame(current_call_id())
-        self._recorded = turn.replay.take(caller.node_id if caller else "", "function", name, arguments)
+        self._recorded = turn.recorded(caller.node_id if caller else "", "function", name, arguments)
         self._frame = Frame(
             node_id=self._node_id(),
             caller=caller,
@@ -148,9 +148,10 @@ class Call:
             kind="function",
             name=frame.name,
             called_by=caller,
-            predecessor=self._turn.follow(caller, frame.node_id),
+            predecessor=self._turn.follow(caller, frame.node_id, known),
             arguments=frame.arguments,
             attempt=1 if known is None else known.attempt + 1,
+            instead_of="" if known is None or known.id == frame.node_id else known.id,
             turn_id=self._turn.turn_id,
             doc=frame.doc,
             expose=self._options.expose,
@@ -168,7 +169,7 @@ class Call:
             return None
         if self._turn.is_suspended(self._frame.node_id):
             return self._turn.submit(CallEnded(node_id=self._frame.node_id, status="suspended"))
-        status = status_of(error)
+        status = "" if self._turn.has_diverged else status_of(error)
         if not status:
             self._turn.unwound(self._frame.node_id)
             return None

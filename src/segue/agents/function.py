@@ -13,7 +13,7 @@ import msgspec
 from segue.agents.call import Call
 from segue.agents.options import Options, options
 from segue.errors import DefinitionError, NoSession
-from segue.session.ambient import NO_SESSION, current_writer, in_main_thread
+from segue.session.ambient import NO_SESSION, current_writer, in_main_thread, require_not_left_over
 from segue.session.context import session_context
 from segue.session.restored import NO_RESULT
 from segue.session.runtime import Runtime
@@ -173,6 +173,7 @@ async def _call_async(
 
 
 def _ad_hoc(function: AgenticFunction[Any, Any]) -> session_context:
+    require_not_left_over()
     if not in_main_thread():
         raise NoSession(f"{function.name} was called in a thread without a session: {NO_SESSION}")
     return session_context()

@@ -181,6 +181,8 @@ class CallStarted(Event, frozen=True, kw_only=True):
     """Node id of the call before it: the previous sibling of the same caller, or the previous root call."""
     arguments: Any = None
     attempt: int = 1
+    instead_of: str = ""
+    """Node id of the same call in an earlier attempt of the turn, which ended in failure: this one is in its place."""
     turn_id: str = ""
     doc: str = ""
     """The function's docstring as the model gets it."""

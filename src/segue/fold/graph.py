@@ -32,6 +32,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     expose: str = ""
     context: str = ""
     attempt: int = 1
+    instead_of: str = ""
+    """The node of an earlier attempt, ended in failure, in whose place this one is."""
     status: str = "running"
     """running, completed, failed, cancelled, interrupted or suspended."""
     result: Any = None
@@ -285,6 +287,7 @@ def _started(node_id: str, envelope: Envelope, payload: Payload, turn_id: str) -
         expose=text_or(payload.get("expose")),
         context=text_or(payload.get("context")),
         attempt=_attempt(payload, 1),
+        instead_of=text_or(payload.get("instead_of")),
         turn_id=text_or(payload.get("turn_id")) or turn_id,
         seq=envelope.seq,
         started_at=envelope.created_at,

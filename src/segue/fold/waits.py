@@ -212,6 +212,13 @@ class Waits:
         self._unknown |= self._started
         self._started = {}
 
+    def _turn_suspended(self, envelope: Envelope, payload: Payload) -> None:
+        """A started call that the turn waits for: it began in an earlier attempt, and nobody knows how it ended."""
+        waits = payload.get("waits")
+        for wait in waits if type(waits) is list else ():
+            if type(wait) is str and wait in self._started:
+                self._unknown[wait] = self._started.pop(wait)
+
     def _call_resolved(self, envelope: Envelope, payload: Payload) -> None:
         self._unknown.pop(text_or(payload.get("call_id")), None)
 
@@ -260,6 +267,7 @@ _HANDLERS = {
     "QUESTION_ASKED": Waits._question_asked,
     "QUESTION_ANSWERED": Waits._question_answered,
     "SESSION_ERROR": Waits._session_error,
+    "TURN_SUSPENDED": Waits._turn_suspended,
     "CALL_RESOLVED": Waits._call_resolved,
     "CALL_ENDED": Waits._call_ended,
     "NO_MORE_ACTIONS": Waits._turn_settled,

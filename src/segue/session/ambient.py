@@ -10,7 +10,7 @@ import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from segue.errors import NoSession
+from segue.errors import NoSession, TurnEnded
 
 if TYPE_CHECKING:
     from segue.session.runtime import Runtime, RuntimeSlot
@@ -42,6 +42,14 @@ def require_writer() -> SessionNodeWriter:
     if writer is None:
         raise NoSession(NO_SESSION)
     return writer
+
+
+def require_not_left_over() -> None:
+    """Raises `TurnEnded` in a task or thread that was inside a call when its turn ended."""
+    if _call_id.get() and _store.get() is not None and current_writer() is None:
+        raise TurnEnded(
+            "the turn that this code ran in has ended: await or join what a turn starts before leaving it"
+        )
 
 
 def current_call_id() -> str:

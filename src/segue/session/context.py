@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
 
-from segue.errors import Suspended, TurnInProgress, TurnSettled, UsageError
+from segue.errors import TurnInProgress, TurnSettled, UsageError
 from segue.fold.turns import SETTLED, Turns
 from segue.fold.turns import Turn as RecordedTurn
 from segue.ids import new_id, new_session_id
@@ -141,7 +141,7 @@ class session_context:
     def _pass_on(self, error: BaseException | None) -> None:
         """A suspended turn is left with the signal, whatever its code made of it on the way."""
         signal = self._turn.signal() if self._turn is not None and not self._joined else None
-        if signal is not None and not isinstance(error, Suspended):
+        if signal is not None and not isinstance(error, type(signal)):
             raise signal from error
 
     def _join(self, db: SessionDB, outer: SessionNodeWriter) -> SessionHandle:

@@ -56,7 +56,7 @@ class ModelCall:
 
     async def _send(self, messages: list[Message], arguments: dict[str, Any]) -> Reply:
         arguments = to_json(arguments)
-        known = self.turn.replay.take(self.caller, "model", self.model.name, arguments)
+        known = self.turn.recorded(self.caller, "model", self.model.name, arguments)
         if known is not None and self._first_seq is None:
             self._first_seq = known.seq
         reply = None if known is None else self._from_record(known)

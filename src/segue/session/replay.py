@@ -63,6 +63,8 @@ class Replay:
         self._nodes: dict[str, Node] = {}
         self._groups: dict[str, list[_Group]] = {}
         """By caller, in order; what is used up is dropped."""
+        self._entered: set[str] = set()
+        """Callers whose code runs again."""
         self._starts: dict[str, list[int]] = {}
         """By caller, the seqs at which its calls began."""
         self._resumed: list[int] = []
@@ -119,6 +121,7 @@ class Replay:
             return None
         key = key_of(kind, name, arguments)
         with self._lock:
+            self._entered.add(caller)
             found = self._find(caller, key)
             if found is None:
                 self._check_unfinished(caller, kind, name)
@@ -132,25 +135,24 @@ class Replay:
     def do_again(self, node: Node, new_id: str) -> None:
         """`new_id` takes the place of a call that failed: inside it, what the other had finished is answered."""
         with self._lock:
-            self._groups[new_id] = [*self._groups.pop(node.id, []), *self._groups.get(new_id, [])]
+            self._groups[new_id] = self._groups.pop(node.id, [])
 
     def went_on(self, node: Node) -> bool:
         """Whether the caller of an ended call made another one after it, before the program stopped."""
-        later = next((seq for seq in self._starts[node.called_by] if seq > node.ended_seq), 0)
+        later = next((seq for seq in self._starts.get(node.called_by, ()) if seq > node.ended_seq), 0)
         return bool(later) and not any(node.ended_seq < seq < later for seq in self._resumed)
 
     def leftovers(self) -> list[Node]:
-        """Finished calls that the program did not make again, without those inside them."""
+        """Finished calls that the program did not make again, of callers that ran again."""
         with self._lock:
-            left = {
-                child.node.id: child.node
-                for caller, groups in self._groups.items()
+            return [
+                child.node
+                for caller in self._entered
                 if caller or not self._handled
-                for group in groups
+                for group in self._groups.get(caller, [])
                 for child in group.left
                 if child.node.status in TERMINAL
-            }
-        return [node for node in left.values() if node.called_by not in left]
+            ]
 
     # --- matching ---
 
@@ -205,15 +207,31 @@ class Replay:
         self._keep(graph, turn_id)
 
     def _keep(self, graph: CallGraph, turn_id: str) -> None:
+        mine = [node for node in graph.nodes.values() if node.turn_id == turn_id]
+        self._nodes = {node.id: node for node in mine}
+        replaced = {node.instead_of for node in mine}
         children: dict[str, list[Node]] = {}
-        for node in graph.nodes.values():
-            if node.turn_id == turn_id:
-                self._nodes[node.id] = node
-                if node.kind != "tool":  # those are found by their id: the model's reply names it
-                    children.setdefault(node.called_by, []).append(node)
-        for caller, nodes in children.items():
-            self._groups[caller] = _groups(nodes, in_order=bool(caller) or not self._handled)
-            self._starts[caller] = [node.seq for node in nodes]
+        for node in mine:
+            # tools are found by their id: the model's reply names it
+            if node.kind != "tool" and node.id not in replaced:
+                children.setdefault(node.called_by, []).append(node)
+        for caller in {*children, *(node.id for node in mine if node.instead_of)}:
+            inside = [node for earlier in self._line(caller) for node in children.get(earlier, [])]
+            began = [(self._began(node), node) for node in inside]
+            self._groups[caller] = _groups(began, in_order=bool(caller) or not self._handled)
+            self._starts[caller] = [node.seq for node in inside]
+
+    def _began(self, node: Node) -> int:
+        """The seq at which the call began first: one in the place of another stands where that stood."""
+        first = self._nodes.get(self._line(node.id)[0], node)
+        return first.seq
+
+    def _line(self, node_id: str) -> list[str]:
+        """The call and those in whose place it is, the first one first."""
+        line = [node_id]
+        while (node := self._nodes.get(line[0])) is not None and node.instead_of:
+            line.insert(0, node.instead_of)
+        return line
 
     def _ask(self, row: Envelope, payload: dict[str, Any]) -> None:
         call_id = str(payload.get("tool_call_id"))
@@ -248,12 +266,12 @@ def key_of(kind: str, name: str, arguments: Any) -> str:
     return f"{kind} {digest_of('' if kind == 'model' else name, arguments)}"
 
 
-def _groups(nodes: list[Node], *, in_order: bool) -> list[_Group]:
+def _groups(nodes: list[tuple[int, Node]], *, in_order: bool) -> list[_Group]:
     groups: list[_Group] = []
     end = -1 if in_order else ENDLESS
-    for node in nodes:
+    for began, node in sorted(nodes, key=lambda item: item[0]):
         recorded = _Recorded(node, key_of(node.kind, node.name, node.arguments))
-        if node.seq > end or not groups:
+        if began > end or not groups:
             groups.append(_Group([recorded], alone=in_order))
         else:
             groups[-1].left.append(recorded)

@@ -86,13 +86,11 @@ class Sender:
     async def send(self, prompt: Prompt, arguments: dict[str, Any], known: Node | None = None) -> Reply:
         """`arguments` are the node's; an unfinished `known` one is taken up. Raises what `Runtime.exec` raises."""
         request = self._request(prompt)
-        known = None if known is None or known.status in TERMINAL else known
-        node_id = new_id("node") if known is None else known.id
+        node_id = new_id("node") if known is None or known.status in TERMINAL else known.id
         digest = await asyncio.to_thread(
             record_sent, self.turn.journal.store, self.turn.session_id, prompt, request, self.model.name
         )
-        attempt = 1 if known is None else known.attempt + 1
-        await self.turn.append_async(self._started(node_id, arguments, digest, attempt))
+        await self.turn.append_async(self._started(node_id, arguments, digest, known))
         try:
             reply, rows = await self._with_retries(node_id, request)
         except BaseException as error:
@@ -114,15 +112,18 @@ class Sender:
             stop=list(options.stop),
         )
 
-    def _started(self, node_id: str, arguments: dict[str, Any], digest: str, attempt: int) -> CallStarted:
+    def _started(
+        self, node_id: str, arguments: dict[str, Any], digest: str, known: Node | None
+    ) -> CallStarted:
         return CallStarted(
             node_id=node_id,
             kind="model",
             name=self.model.name,
             called_by=self.caller,
-            predecessor=self.turn.follow(self.caller, node_id),
+            predecessor=self.turn.follow(self.caller, node_id, known),
             arguments=arguments,
-            attempt=attempt,
+            attempt=1 if known is None else known.attempt + 1,
+            instead_of="" if known is None or known.id == node_id else known.id,
             turn_id=self.turn.turn_id,
             context=digest,
         )

@@ -57,7 +57,7 @@ class _Step:
         self._turn, self._caller = require_writer().turn, current_call_id()
         self._form = returned_form(function)
         self._name, self._arguments = f"{function.__module__}:{function.__qualname__}", arguments
-        known = self._turn.replay.take(self._caller, "step", self._name, arguments)
+        known = self._turn.recorded(self._caller, "step", self._name, arguments)
         self._known = known
         self._node_id = new_id("node") if known is None or known.status in TERMINAL else known.id
 
@@ -81,9 +81,10 @@ class _Step:
             kind="step",
             name=self._name,
             called_by=self._caller,
-            predecessor=self._turn.follow(self._caller, self._node_id),
+            predecessor=self._turn.follow(self._caller, self._node_id, known),
             arguments=self._arguments,
             attempt=1 if known is None else known.attempt + 1,
+            instead_of="" if known is None or known.id == self._node_id else known.id,
             turn_id=self._turn.turn_id,
         )
 

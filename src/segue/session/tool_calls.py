@@ -207,7 +207,8 @@ class ToolCalls:
 
     async def _together(self, caller: str, calls: list[Ready]) -> dict[str, Answer]:
         """All at once. A signal that one of them raises goes on when the others are done, and their results written."""
-        done = await asyncio.gather(*(self._one(caller, call) for call in calls), return_exceptions=True)
+        steps = [self._turn.to_its_end(self._one(caller, call)) for call in calls]
+        done = await asyncio.gather(*steps, return_exceptions=True)
         for outcome in done:
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from segue.errors import ToolFailed
+from segue.errors import ReplayDivergence, ToolFailed
 from segue.session import background
 from segue.session.turn import Frame, Turn, error_text
 from segue.tools.tool import Tool
@@ -21,7 +21,7 @@ async def run_tool(
     """What the tool gives. An async one runs on this loop with `own_loop`, else on a loop of its own in a thread, as
     sync ones have a thread: so nothing that a tool does holds up a model's stream.
 
-    Raises `ToolFailed` for whatever it raises but signals.
+    Raises `ToolFailed` for whatever it raises but signals, `ReplayDivergence`.
     """
     limit = asyncio.timeout(tool.timeout)
     try:
@@ -30,7 +30,7 @@ async def run_tool(
                 return await _on_this_loop(turn, tool, arguments, frame)
             work = functools.partial(_in_thread, turn, tool, arguments, frame)
             return await asyncio.wrap_future(background.in_thread(work))
-    except ToolFailed:
+    except (ToolFailed, ReplayDivergence):
         raise
     except Exception as error:
         if limit.expired():

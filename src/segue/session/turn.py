@@ -10,14 +10,14 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from segue.errors import Cancelled, SegueError, SessionBusy, Suspended, TurnEnded
+from segue.errors import Cancelled, ReplayDivergence, SegueError, SessionBusy, Suspended, TurnEnded
 from segue.events.facts import (
     CallEnded,
     Error,
@@ -36,12 +36,14 @@ from segue.session.recovery import recover, supersede
 from segue.session.replay import Replay
 from segue.stores.protocol import Lease
 
+T = TypeVar("T")
+
 log = logging.getLogger("segue.session")
 
 LOOK_AT_LEASE = 0.02
 """Seconds between two looks of asynchronous code at a lease that somebody else has."""
-INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit)
-"""What ends code from outside without anybody having cancelled the turn: it can be resumed."""
+INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit, ReplayDivergence)
+"""What ends code without anybody having cancelled the turn, or its own fault: it can be resumed."""
 
 ERROR_TEXT = 32_000
 """Characters of an exception's text that are recorded."""
@@ -99,6 +101,8 @@ class Turn:
         self.invocation_id = ""
         """Of the last INVOCATION_STARTED."""
         self._waits: list[str] = []
+        self._diverged: ReplayDivergence | None = None
+        self._in_flight: set[asyncio.Future[Any]] = set()
         self._suspended: set[str] = set()
         """Calls that a wait has stopped: whatever they give after that is discarded."""
         self._unwound: list[str] = []
@@ -138,6 +142,7 @@ class Turn:
     def submit(self, *events: Event) -> Future[list[int]]:
         """Queue turn rows without waiting for them: the future tells when they are durable."""
         with self._lock:
+            self._require_open()
             first = [] if self._lease is not None else [self._open(self.reason)]
             return self.journal.submit(*first, *events, lease=self._lease)
 
@@ -195,6 +200,19 @@ class Turn:
                 " Await or join the tasks and threads that a turn starts before leaving its session_context."
             )
 
+    # --- running again ---
+
+    def recorded(self, caller: str, kind: str, name: str, arguments: Any) -> Node | None:
+        """The recorded call that the program makes now, None when it is a new one: see `Replay.take`.
+
+        Raises `ReplayDivergence`; then this attempt is over, whatever the code makes of it.
+        """
+        try:
+            return self.replay.take(caller, kind, name, arguments)
+        except ReplayDivergence as error:
+            self._diverged = self._diverged or error
+            raise
+
     # --- the running calls ------------------------------------------------------------------------------------
 
     def frame(self, node_id: str) -> Frame | None:
@@ -206,8 +224,11 @@ class Turn:
     def pop(self, node_id: str) -> None:
         self._frames.pop(node_id, None)
 
-    def follow(self, caller: str, node_id: str) -> str:
-        """The predecessor of a new call: the caller's previous call, or the session's previous root call."""
+    def follow(self, caller: str, node_id: str, known: Node | None = None) -> str:
+        """The predecessor of a call: the caller's previous call, or the session's previous root call; of one that the
+        record knows, what it is there."""
+        if known is not None and known.id == node_id:
+            return known.predecessor
         with self._lock:
             if caller not in self._last_child:
                 self._last_child[caller] = self._recorded_last(caller) if not caller or self.replay else ""
@@ -253,13 +274,33 @@ class Turn:
     def check(self, caller: str) -> None:
         """Called before each new step: a turn with an open wait goes no further. Raises `Suspended`."""
         with self._lock:
+            if self._diverged is not None:
+                raise self._diverged
             if self._waits:
                 self._stop(caller)
                 raise Suspended(self.session_id, list(self._waits))
 
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the program did something else than the record has: nothing that it gives now counts."""
+        return self._diverged is not None
+
     def is_suspended(self, node_id: str) -> bool:
         """Whether a wait has stopped that call, or one inside it: what it gives now is none of its results."""
         return node_id in self._suspended
+
+    async def to_its_end(self, work: Awaitable[T]) -> T:
+        """Wait for a step that has begun and costs something: a model call, a tool. When the turn suspends meanwhile,
+        whoever waits here may be cut off, but the step is not: the turn is left once it is done and recorded."""
+        step = asyncio.ensure_future(work)
+        self._in_flight.add(step)
+        step.add_done_callback(self._in_flight.discard)
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            if not self._waits:
+                step.cancel()
+            raise
 
     def _stop(self, caller: str) -> None:
         frame = self._frames.get(caller)
@@ -301,8 +342,9 @@ class Turn:
         if self._left(error):
             return
         try:
+            self._land()
             if self._is_open():
-                self.journal.append(*self._last_rows(error), lease=self._lease)
+                self._last(error).result()
         finally:
             self._close()
 
@@ -311,9 +353,9 @@ class Turn:
         if self._left(error):
             return
         try:
+            await self._land_async()
             if self._is_open():
-                rows = self.journal.submit(*self._last_rows(error), lease=self._lease)
-                await asyncio.shield(asyncio.wrap_future(rows))
+                await asyncio.shield(asyncio.wrap_future(self._last(error)))
         finally:
             self._close()
 
@@ -324,6 +366,25 @@ class Turn:
                 self._outcome = error or _Normal()
                 return True
             return self.ended
+
+    async def _land_async(self) -> None:
+        """Let the steps in flight of a suspended turn come to their end."""
+        loop = asyncio.get_running_loop()
+        while self._waits and (mine := [step for step in self._in_flight if step.get_loop() is loop]):
+            await asyncio.wait(mine)
+        await asyncio.to_thread(self._land)
+
+    def _land(self) -> None:
+        """The same for steps on other threads' loops. One on a loop that this thread itself runs cannot be waited for:
+        a tool among them then has an unknown outcome."""
+        while self._waits and (others := [step for step in self._in_flight if not _runs_here(step)]):
+            asyncio.run_coroutine_threadsafe(asyncio.wait(others[:1]), others[0].get_loop()).result()
+
+    def _last(self, error: BaseException | None) -> Future[list[int]]:
+        """Queue the rows that end the turn; from here on nothing else is written to it."""
+        with self._lock:
+            self.ended = True
+            return self.journal.submit(*self._last_rows(error), lease=self._lease)
 
     def _is_open(self) -> bool:
         """Whether there is a turn to end. One that ran again and needed no new row is ended all the same."""
@@ -337,11 +398,14 @@ class Turn:
         return [*(CallEnded(node_id=node, status=unwound) for node in self._unwound), *ending]  # type: ignore[arg-type]
 
     def _ending(self, error: BaseException | None) -> list[Event]:
+        if self._diverged is not None:
+            return [SessionError(message=str(self._diverged), code="interrupted", turn_id=self.turn_id)]
         if self._waits:
             return [TurnSuspended(turn_id=self.turn_id, waits=list(self._waits))]
         if isinstance(error, Suspended):  # another session's, opened inside this turn
             return [TurnSuspended(turn_id=self.turn_id, waits=error.wait_ids)]
         if error is None:
+            self._report_leftovers()
             return [NoMoreActions(turn_id=self.turn_id)]
         if isinstance(error, (KeyboardInterrupt, Cancelled)):
             return [TurnCancelled(turn_id=self.turn_id, reason=type(error).__name__)]
@@ -350,8 +414,18 @@ class Turn:
             return [SessionError(message=message, code="interrupted", turn_id=self.turn_id)]
         return [Error(message=error_text(error), code=error_code(error)), NoMoreActions(turn_id=self.turn_id)]
 
-    def signal(self) -> Suspended | None:
-        """What an ended turn is to be left with, whatever its code gave: the signal, if it is suspended."""
+    def _report_leftovers(self) -> None:
+        for node in self.replay.leftovers():
+            log.warning(
+                "turn %s did not make a call again that it had made before it stopped: %s %s (node %s)",
+                *(self.turn_id, node.kind, node.name, node.id),
+            )
+
+    def signal(self) -> BaseException | None:
+        """What an ended turn is to be left with, whatever its code gave: the signal when it is suspended, the error
+        when its program diverged from the record."""
+        if self._diverged is not None:
+            return self._diverged
         return Suspended(self.session_id, list(self._waits)) if self._waits else None
 
     def _close(self) -> None:
@@ -359,11 +433,6 @@ class Turn:
             self.ended = True
             lease, self._lease = self._lease, None
             unused, self._lease_ahead = self._lease_ahead, None
-        for node in [] if self._waits else self.replay.leftovers():
-            log.warning(
-                "turn %s did not make this call again, which it had made before it stopped: %s %s (node %s)",
-                *(self.turn_id, node.kind, node.name, node.id),
-            )
         try:
             if unused is not None:
                 self.journal.release(unused)
@@ -373,6 +442,13 @@ class Turn:
         finally:
             for action in self._on_end:
                 action()
+
+
+def _runs_here(step: asyncio.Future[Any]) -> bool:
+    try:
+        return asyncio.get_running_loop() is step.get_loop()
+    except RuntimeError:
+        return False
 
 
 class _Normal(BaseException):

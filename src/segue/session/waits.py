@@ -38,7 +38,7 @@ def ask_user(
     )
     given = {name: getattr(asked, name) for name in ("question", "options", "schema", "timeout")}
     arguments = {name: value for name, value in given.items() if value not in (None, [])}
-    known = turn.replay.take(caller, "question", question, arguments)
+    known = turn.recorded(caller, "question", question, arguments)
     if known is not None and known.status == "completed":
         return copy_json(known.result)
     turn.check(caller)

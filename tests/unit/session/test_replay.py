@@ -723,4 +723,4 @@ def test_a_finished_call_that_is_not_made_again_is_reported(
         asyncio.run(both.run("x", session_id="s", runtime=Runtime(Scripted(["x", "x"]))))
     gathered[0] = False
     assert asyncio.run(resume("s", function=both, runtime=Runtime(Scripted([])))).value == "x"
-    assert "did not make this call again" in caplog.text
+    assert "did not make a call again" in caplog.text
