@@ -64,6 +64,15 @@ def test_a_turn_that_still_waits_is_not_resumed(mill: Program) -> None:
     assert "waits for an approval" in done.stderr
 
 
+def test_a_turn_is_not_opened_without_the_model_it_needs(mill: Program) -> None:
+    mill("run", "mill:mill", "grind", "--session", "m", "--model", mill.script(call("grind", kind="rye")))
+    mill("approve", "m")
+    done = mill("resume", "m")
+    assert (done.returncode, effects(mill)) == (1, [])
+    assert "no model is configured" in done.stderr
+    assert mill("resume", "m", "--model", mill.script("Flour.")).stdout == "Flour.\n"
+
+
 def test_a_denial_reaches_the_model(mill: Program) -> None:
     mill("run", "mill:mill", "grind", "--session", "m", "--model", mill.script(call("grind", kind="rye")))
     mill("deny", "m", "call_1_1", "--message", "No rye.")
@@ -134,6 +143,21 @@ def test_a_person_says_what_became_of_it(mill: Program, how: tuple[str, ...], to
     assert (done.returncode, done.stdout) == (0, "Thank you.\n"), done.stderr
     lines = effects(mill)
     assert (len(lines), len(set(lines))) == (paid, 1), "every attempt has the same key"
+
+
+def test_what_is_done_again_is_what_the_reviewer_made_of_it(mill: Program) -> None:
+    """Granted with other arguments, killed while it ran, and done again: never with those that were not granted."""
+    mill.environment["MILL"] = "die"
+    script = mill.script(call("grind", kind="rye"))
+    mill("run", "mill:mill", "grind", "--session", "m", "--model", script)
+    mill("approve", "m", "--edit", '{"kind": "oats"}')
+    killed = mill("resume", "m", "--model", script)
+    assert killed.returncode == -signal.SIGKILL
+    del mill.environment["MILL"]
+    mill("resume", "m")
+    mill("resolve", "m", "--retry")
+    mill("resume", "m", "--model", mill.script("Oats."))
+    assert effects(mill) == ["ground 1 oats", "ground 1 oats"]
 
 
 def test_an_idempotent_tool_runs_again_without_asking(mill: Program) -> None:
@@ -211,7 +235,7 @@ def test_a_program_three_deep_goes_on_in_other_processes_and_pays_once(
     running.communicate()
     counting.let_go()
 
-    asking = mill("resume", "m", "--model", "openai:any")
+    asking = mill("resume", "m")
     assert asking.returncode == 3, asking.stderr
     [(kind, question)] = waits(mill)
     assert kind == "question"

@@ -26,7 +26,7 @@ def _models_are_asked_again(self: Replay, caller: str, kind: str, name: str, arg
     return None if kind == "model" else _take(self, caller, kind, name, arguments)
 
 
-def _started_is_forgotten(self: ToolCalls, call: Ready, known: Any) -> Any:
+def _started_is_forgotten(self: ToolCalls, owner: str, call: Ready, known: Any) -> Any:
     return msgspec.structs.replace(call, attempt=known.attempt + 1)
 
 
@@ -34,13 +34,13 @@ def _any_grant_will_do(self: ToolCalls, call: Ready, grant: Any) -> Any:
     return call
 
 
-def _denied_is_granted(self: ToolCalls, caller: str, call: Ready) -> Any:
-    return call if call.id in self._turn.replay.decisions else _gated(self, caller, call)
+def _denied_is_granted(self: ToolCalls, owner: str, call: Ready, known: Any) -> Any:
+    return call if call.id in self._turn.replay.decisions else _gated(self, owner, call, known)
 
 
-def _a_grant_opens_its_siblings(self: ToolCalls, caller: str, call: Ready) -> Any:
+def _a_grant_opens_its_siblings(self: ToolCalls, owner: str, call: Ready, known: Any) -> Any:
     granted = {decision.type for decision in self._turn.replay.decisions.values()}
-    return call if "TOOL_APPROVAL_GRANTED" in granted else _gated(self, caller, call)
+    return call if "TOOL_APPROVAL_GRANTED" in granted else _gated(self, owner, call, known)
 
 
 def _starts_are_not_written(self: ToolCalls, caller: str, states: Any) -> Any:

@@ -48,8 +48,7 @@ class History:
         """Raises `Violation`."""
         with clock.on_one_thread():
             programs._world.set((self.world, self.parts))
-            while (outcome := self._life()) is not None:
-                self.world.check_record()
+            while (outcome := self._checked_life()) is not None:
                 if isinstance(outcome, Suspended):
                     self._decide()
                 if self.lives > LIVES:
@@ -57,6 +56,12 @@ class History:
             self._check_end()
 
     # --- a life ---
+
+    def _checked_life(self) -> BaseException | None:
+        try:
+            return self._life()
+        finally:
+            self.world.check_record()
 
     def _life(self) -> BaseException | None:
         """How the life ended; None when the program is done."""

@@ -107,6 +107,12 @@ class World:
         """Tool call id -> how often a person said to do it again."""
         self.asked = 0
         self.trace: list[str] = []
+        self.violations: list[str] = []
+        """Found where the code under test catches what is raised."""
+
+    def violate(self, what: str) -> None:
+        self.violations.append(what)
+        raise Violation(what)
 
     def rows(self) -> list[Envelope]:
         return list(self.store.read(SESSION)) if self.store.exists(SESSION) else []
@@ -133,15 +139,15 @@ class World:
         ]
         types = [row.type for row in mine]
         if "TOOL_STARTED" not in types:
-            raise Violation(f"{call_id} took effect before its start was recorded")
+            self.violate(f"{call_id} took effect before its start was recorded")
         if "TOOL_RESULT" in types:
-            raise Violation(f"{call_id} was done again after its result was recorded")
+            self.violate(f"{call_id} was done again after its result was recorded")
         if call_id in self.denied:
-            raise Violation(f"{call_id} was denied, and ran")
+            self.violate(f"{call_id} was denied, and ran")
         if gated and not self._granted(mine, name, arguments):
-            raise Violation(f"{call_id} ran without a grant of its own for {arguments}")
+            self.violate(f"{call_id} ran without a grant of its own for {arguments}")
         if self.effects[call_id] > 1 + self.retried[call_id] and not idempotent:
-            raise Violation(f"{call_id} took effect {self.effects[call_id]} times")
+            self.violate(f"{call_id} took effect {self.effects[call_id]} times")
 
     def _granted(self, rows: list[Envelope], name: str, arguments: dict[str, Any]) -> bool:
         """Whether the first decision since the call was asked for last admits exactly this."""
@@ -163,12 +169,12 @@ class World:
         self.asked += 1
         wrong = provider_problems(request_messages)
         if wrong:
-            raise Violation(f"a provider would refuse the request: {wrong}")
+            self.violate(f"a provider would refuse the request: {wrong}")
         users = [message["content"] for message in request_messages if message["role"] == "user"]
         tools = [message["tool_call_id"] for message in request_messages if message["role"] == "tool"]
         key = json.dumps([users[-1], tools])
         if key in self._paid():
-            raise Violation(f"this was answered already, and would be paid again: {key}")
+            self.violate(f"this was answered already, and would be paid again: {key}")
 
     def _paid(self) -> set[str]:
         """Of each finished model call, what it was asked last and the tool results it had."""
@@ -192,6 +198,8 @@ class World:
     # --- what must be true between lives ---
 
     def check_record(self) -> None:
+        if self.violations:
+            raise Violation(self.violations[0])
         rows = self.rows()
         seqs = [row.seq for row in rows]
         if seqs != list(range(1, len(rows) + 1)):

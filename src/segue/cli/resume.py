@@ -12,7 +12,8 @@ from segue.cli import choosing, completion, exits, hints, running, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
 from segue.cli.visible import say
-from segue.errors import UsageError
+from segue.errors import NoModel, UsageError
+from segue.fold.graph import CallGraph
 from segue.fold.turns import Turn
 from segue.handlers.app import as_app
 from segue.handlers.drive import is_handled
@@ -20,12 +21,17 @@ from segue.handlers.running import run_handler
 from segue.journal import Journal
 from segue.session.db import SessionDB, default_db
 from segue.session.decisions import open_waits
+from segue.session.runtime import NO_MODEL, create_runtime
 
 
 @click.command()
 @click.argument("session", metavar="SESSION", shell_complete=completion.session_ids)
 @click.argument("target", metavar="[MODULE:FUNCTION]", required=False)
-@click.option("--model", metavar="DIALECT:MODEL", help="For the model calls still to come.")
+@click.option(
+    "--model",
+    metavar="DIALECT:MODEL",
+    help="For the model calls still to come; by default the one that was asked before.",
+)
 @click.option("--output-format", type=click.Choice(list(FORMATS)), default="text", show_default=True)
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Interrupt it then."
@@ -56,6 +62,7 @@ def _resume(
     turn = unfinished_turn(journal, words["source"])
     if _still_waiting(db, session_id, turn):
         return exits.SUSPENDED
+    words["model"] = words["model"] or _model(journal, turn)
     name, call = (_handler_call if is_handled(turn) else _function_call)(journal, turn, place)
     opening = running.Opening(
         session_id=session_id, turn_id=turn.turn_id, agent_id=turn.agent_id, target=name, **words
@@ -66,6 +73,24 @@ def _resume(
         lambda session_id: hints.continuation(name, words["model"], (), "", session_id),
         verbose=options.verbose,
     )
+
+
+def _model(journal: Journal, turn: Turn) -> str | None:
+    """The model that the turn has been asking, None where it asked none. A script would begin anew: it has to be named.
+
+    Raises `NoModel` when there is none to go on with: before the turn is opened, which would fail then for good.
+    """
+    with journal.viewing(CallGraph) as graph:
+        asked = [
+            node for node in graph.nodes.values() if node.kind == "model" and node.turn_id == turn.turn_id
+        ]
+    if not asked:
+        return None
+    if not asked[-1].name.startswith("scripted:"):
+        return asked[-1].name
+    if create_runtime() is None:
+        raise NoModel(NO_MODEL)
+    return None
 
 
 def _function_call(journal: Journal, turn: Turn, place: str | None) -> tuple[str, Callable[[], Any]]:

@@ -60,7 +60,7 @@ def run(
         with ended.caught(), stopping.stopped_by_signals(opening.timeout), opened as session:
             _begin(shown, session, ended)
             value = call()
-            ended.value = asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+            ended.value = asyncio.run(_awaited(value, session)) if inspect.isawaitable(value) else value
     if ended.session is None:
         assert ended.error is not None
         raise ended.error
@@ -130,8 +130,11 @@ def _begin(shown: Output, session: SessionHandle, ended: _Ended) -> None:
     shown.begin(journal, 0 if session.created else journal.last_seq)
 
 
-async def _awaited(value: Any) -> Any:
-    return await value
+async def _awaited(value: Any, session: SessionHandle) -> Any:
+    try:
+        return await value
+    finally:
+        await session.writer.turn.land_async()
 
 
 def _say_what_next(

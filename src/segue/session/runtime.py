@@ -170,7 +170,7 @@ class _Exec:
                 "the model still wanted to call tools after its last step: raise `steps`, or ask for less"
             )
         self._steps -= 1
-        return await call.turn.to_its_end(asyncio.wrap_future(background.start(sending)))
+        return await call.turn.to_its_end(background.start(sending))
 
 
 class RuntimeSlot:

@@ -117,22 +117,26 @@ class ToolCalls:
         except InvalidArguments as error:
             return Answer(str(error), is_error=True)
         if known is not None and self._turn.replay.started(known, call.id):
-            return self._started_before(ready, known)
+            return self._started_before(owner, ready, known)
         decided = self._turn.replay.decision(known, call.id)
         return self._gated(owner, ready, known) if decided or tool.gated(ready.arguments) else ready
 
-    def _started_before(self, call: Ready, known: Node) -> Ready | Answer | Waiting:
+    def _started_before(self, owner: str, call: Ready, known: Node) -> Ready | Answer | Waiting:
         """It may have had its effect: only one that stopped at a wait of its own, or that is declared idempotent, is
-        entered again without asking."""
+        entered again without asking. What runs again is what was granted."""
         resolution = self._turn.replay.resolutions.get(call.id)
         action = "" if resolution is None else resolution.payload.get("action")
         if resolution is not None and action == "result":
             return Answer(resolution.payload.get("result"))
         if action == "skip":
             return Answer(SKIPPED, is_error=True)
-        if action == "retry" or call.tool.idempotent or known.status == "suspended":
-            return msgspec.structs.replace(call, attempt=known.attempt + 1)
-        return Waiting(call.id)
+        if action != "retry" and not call.tool.idempotent and known.status != "suspended":
+            return Waiting(call.id)
+        grant = self._turn.replay.decision(known, call.id)
+        granted = call if grant is None else self._as_granted(call, grant)
+        if granted is None:
+            return Waiting(call.id, self._question(owner, call))
+        return msgspec.structs.replace(granted, attempt=known.attempt + 1)
 
     def _gated(self, owner: str, call: Ready, known: Node | None) -> Ready | Answer | Waiting:
         decision = self._turn.replay.decision(known, call.id)
@@ -145,9 +149,11 @@ class ToolCalls:
 
     def _granted(self, call: Ready, grant: Decision) -> Ready | None:
         """The call as it was granted; None when the grant is for something else, or too old."""
+        end = grant.payload.get("expires_at")
+        return None if end and end <= utc_now() else self._as_granted(call, grant)
+
+    def _as_granted(self, call: Ready, grant: Decision) -> Ready | None:
         granted = grant.payload
-        if granted.get("expires_at") and granted["expires_at"] <= utc_now():
-            return None
         if "arguments" not in granted:
             return call if granted.get("digest") == _digest(call) else None
         if granted.get("digest") != digest_of(call.tool.name, granted["arguments"]):

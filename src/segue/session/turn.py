@@ -10,8 +10,8 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
@@ -102,7 +102,7 @@ class Turn:
         """Of the last INVOCATION_STARTED."""
         self._waits: list[str] = []
         self._diverged: ReplayDivergence | None = None
-        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._in_flight: set[Future[Any] | asyncio.Task[Any]] = set()
         self._suspended: set[str] = set()
         """Calls that a wait has stopped: whatever they give after that is discarded."""
         self._unwound: list[str] = []
@@ -289,14 +289,14 @@ class Turn:
         """Whether a wait has stopped that call, or one inside it: what it gives now is none of its results."""
         return node_id in self._suspended
 
-    async def to_its_end(self, work: Awaitable[T]) -> T:
+    async def to_its_end(self, work: Future[T] | Coroutine[Any, Any, T]) -> T:
         """Wait for a step that has begun and costs something: a model call, a tool. When the turn suspends meanwhile,
         whoever waits here may be cut off, but the step is not: the turn is left once it is done and recorded."""
-        step = asyncio.ensure_future(work)
+        step: Future[T] | asyncio.Task[T] = work if isinstance(work, Future) else asyncio.create_task(work)
         self._in_flight.add(step)
         step.add_done_callback(self._in_flight.discard)
         try:
-            return await asyncio.shield(step)
+            return await asyncio.shield(asyncio.wrap_future(step) if isinstance(step, Future) else step)
         except asyncio.CancelledError:
             if not self._waits:
                 step.cancel()
@@ -353,7 +353,8 @@ class Turn:
         if self._left(error):
             return
         try:
-            await self._land_async()
+            await self.land_async()
+            await asyncio.to_thread(self._land)
             if self._is_open():
                 await asyncio.shield(asyncio.wrap_future(self._last(error)))
         finally:
@@ -367,18 +368,19 @@ class Turn:
                 return True
             return self.ended
 
-    async def _land_async(self) -> None:
-        """Let the steps in flight of a suspended turn come to their end."""
-        loop = asyncio.get_running_loop()
-        while self._waits and (mine := [step for step in self._in_flight if step.get_loop() is loop]):
-            await asyncio.wait(mine)
-        await asyncio.to_thread(self._land)
+    async def land_async(self) -> None:
+        """Let the steps in flight of a suspended turn come to their end; also before their loop is left."""
+        while self._waits and (mine := [step for step in list(self._in_flight) if _lives_here(step)]):
+            await asyncio.wait(
+                [asyncio.wrap_future(step) if isinstance(step, Future) else step for step in mine]
+            )
 
     def _land(self) -> None:
-        """The same for steps on other threads' loops. One on a loop that this thread itself runs cannot be waited for:
-        a tool among them then has an unknown outcome."""
-        while self._waits and (others := [step for step in self._in_flight if not _runs_here(step)]):
-            asyncio.run_coroutine_threadsafe(asyncio.wait(others[:1]), others[0].get_loop()).result()
+        """The same for those of other threads. A tool on a loop that this thread itself runs, or that is closed, cannot
+        be waited for: it then has an unknown outcome."""
+        while self._waits and (others := [step for step in list(self._in_flight) if not _is_lost(step)]):
+            step = others[0]
+            wait([step]) if isinstance(step, Future) else _wait_for_task(step)
 
     def _last(self, error: BaseException | None) -> Future[list[int]]:
         """Queue the rows that end the turn; from here on nothing else is written to it."""
@@ -444,11 +446,23 @@ class Turn:
                 action()
 
 
-def _runs_here(step: asyncio.Future[Any]) -> bool:
-    try:
-        return asyncio.get_running_loop() is step.get_loop()
-    except RuntimeError:
+def _lives_here(step: Future[Any] | asyncio.Task[Any]) -> bool:
+    return isinstance(step, Future) or step.get_loop() is asyncio.get_running_loop()
+
+
+def _is_lost(step: Future[Any] | asyncio.Task[Any]) -> bool:
+    if isinstance(step, Future):
         return False
+    loop = step.get_loop()
+    if step.done() or loop.is_closed() or not loop.is_running():
+        return True
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop() is loop
+    return False
+
+
+def _wait_for_task(task: asyncio.Task[Any]) -> None:
+    asyncio.run_coroutine_threadsafe(asyncio.wait([task]), task.get_loop()).result()
 
 
 class _Normal(BaseException):

@@ -31,6 +31,7 @@ class Grain:
 def grind(kind: str, sacks: int = 1) -> str:
     """Grind some sacks of grain. It cannot be undone."""
     _effect(f"ground {sacks} {kind}")
+    _die()
     return f"{sacks} sacks of {kind} flour"
 
 
