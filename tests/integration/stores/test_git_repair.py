@@ -309,3 +309,39 @@ def test_a_row_appended_before_an_interrupted_repair_took_hold_is_not_lost(root:
     with closing(GitStore(root)) as store:
         assert [row.seq for row in store.read("s1")] == list(range(1, 28))
     assert verify(root) == []
+
+
+def test_a_folder_that_is_no_repair_of_ours_stops_nothing(root: Path) -> None:
+    lines = made(root)
+    (folder(root) / "repair" / "new").mkdir(parents=True)
+    with closing(GitStore(root)) as store:
+        assert store.append("s1", [titled(25)]) == [25]
+        assert list(store.read_lines("s1"))[:24] == lines
+    assert verify(root) == []
+
+
+def test_a_planted_repair_reaches_nothing_outside_the_session(root: Path) -> None:
+    lines = made(root)
+    (root / "victim").write_text("kept")
+    planted = folder(root) / "repair"
+    (planted / "new").mkdir(parents=True)
+    position = (folder(root) / "acknowledged").read_bytes()
+    for name in ("base", "position"):
+        (planted / name).write_bytes(position)
+    (planted / "remove").write_text(f"../victim\n{root / 'victim'}\nfiles/../../victim\n")
+    assert lines_of(root) == lines
+    with closing(GitStore(root)) as store:
+        store.append("s1", [titled(25)])
+    assert ((root / "victim").read_text(), planted.exists()) == ("kept", False)
+
+
+def test_backups_that_were_not_finished_are_removed_and_whole_ones_stay(root: Path) -> None:
+    made(root)
+    bit_flip(root)
+    first = Path(repair(root).backup)
+    half = root / ".backups" / ".new-0123456789abcdef"
+    half.mkdir()
+    os.utime(half, (0, 0))
+    bit_flip(root)
+    second = Path(repair(root).backup)
+    assert sorted((root / ".backups").iterdir()) == sorted([first, second])

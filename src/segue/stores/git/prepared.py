@@ -43,10 +43,12 @@ def finish(paths: SessionPaths, descriptor: int) -> str:
     folder = paths.folder / NAME
     if not folder.is_dir() or folder.is_symlink():
         return ""
-    base, position = (folder / "base").read_bytes(), (folder / "position").read_bytes()
-    now = os.pread(descriptor, 2 * acknowledged.SIZE, 0)
     report = f"{paths.folder}: a repair was finished"
-    if now in (base, b""):
+    base, position = _read(folder / "base"), _read(folder / "position")
+    now = os.pread(descriptor, 2 * acknowledged.SIZE, 0)
+    if base is None or position is None:
+        report = f"{folder} is no repair of ours, and is removed"
+    elif now in (base, b""):
         acknowledged.retract(descriptor)
         os.fsync(descriptor)
         _move(paths, folder)
@@ -65,6 +67,8 @@ def _move(paths: SessionPaths, folder: Path) -> None:
     changed = {paths.folder}
     for name in (folder / "remove").read_text("utf-8", "surrogateescape").splitlines():
         path = paths.folder / name
+        if not path.parent.resolve().is_relative_to(paths.folder.resolve()):
+            continue  # nothing that is planted here reaches outside
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -79,6 +83,13 @@ def _move(paths: SessionPaths, folder: Path) -> None:
     for directory in changed:
         if directory.is_dir():
             sync_directory(directory)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _sync(path: Path) -> None:

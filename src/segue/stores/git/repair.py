@@ -198,7 +198,26 @@ class _Repair:
         """A copy of everything that will change, durable, under its own name only when it is whole."""
         backups = self.paths.root / BACKUPS
         backups.mkdir(mode=0o700, exist_ok=True)
+        leftovers.sweep(backups)
         copying = backups / f".new-{secrets.token_hex(8)}"
+        copying.mkdir(mode=0o700)
+        descriptor = os.open(copying, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            leftovers.hold(descriptor)
+            self._copy_to(copying)
+            moment = utc_now()[:-1].replace(":", "").replace("-", "")
+            backup = backups / f"{self.paths.folder.name}-{moment}"
+            os.rename(copying, backup)
+        except OSError:
+            shutil.rmtree(copying, ignore_errors=True)
+            raise
+        finally:
+            os.close(descriptor)
+        sync_directory(backups)
+        sync_directory(self.paths.root)
+        return backup
+
+    def _copy_to(self, copying: Path) -> None:
         for name in sorted(self._changed):
             source, target = self.paths.folder / name, copying / name
             if source.is_dir() and not source.is_symlink():
@@ -211,12 +230,6 @@ class _Repair:
                 if not (Path(parent) / name).is_symlink():
                     _sync(Path(parent) / name)
             sync_directory(Path(parent))
-        moment = utc_now()[:-1].replace(":", "").replace("-", "")
-        backup = backups / f"{self.paths.folder.name}-{moment}"
-        os.rename(copying, backup)
-        sync_directory(backups)
-        sync_directory(self.paths.root)
-        return backup
 
 
 def _allow(path: Path) -> None:
