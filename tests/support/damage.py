@@ -106,6 +106,12 @@ def twice(root: Path) -> None:
     path.write_bytes(b"".join([*lines[:3], *lines[2:]]))
 
 
+def swapped(root: Path) -> None:
+    path = segments(root)[1]
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], lines[3], lines[2], *lines[4:]]))
+
+
 def bit_flip(root: Path) -> None:
     replace(segments(root)[1], b"title 12", b"title 1:")
 
@@ -143,6 +149,7 @@ JOURNAL: dict[str, tuple[Callable[[Path], None], Problems, Problems]] = {
     ),
     "gap": (gap, [("row_missing", 3, 12, 13, False)], [("row_missing", 3, 12, 13, True)]),
     "twice": (twice, [("line_extra", 4, 0, 0, False)], [("line_extra", 4, 0, 0, False)]),
+    "swapped": (swapped, [("row_misplaced", 3, 13, 13, False)], [("row_misplaced", 3, 13, 13, False)]),
     "bit flip": (bit_flip, [("row_changed", 3, 12, 12, False)], [("rows_unproven", 1, 10, 18, False)]),
     "last row cut": (
         last_row_cut,

@@ -10,6 +10,7 @@ Kind = Literal[
     "row_damaged",
     "row_missing",
     "row_changed",
+    "row_misplaced",
     "line_extra",
     "rows_unproven",
     "segment_missing",

@@ -178,6 +178,7 @@ class Survey:
             self._add_rows(path, start, end, state, lines)
         for line in lines.others:
             self._add("line_extra", path, what_is_wrong(line.text), "removed", line)
+        self._add_misplaced(path, lines)
         self._judge(path, piece, lines, committed, data)
         return piece
 
@@ -209,7 +210,11 @@ class Survey:
         self, path: Path, piece: Piece, lines: Lines, committed: dict[int, bytes], data: bytes
     ) -> None:
         """Compare what came out with the checksum that was noted, and say what remains unproven."""
+        unproven = [seq for seq in lines.rows if seq <= piece.last and seq not in committed]
         if None in piece.lines:
+            if unproven and self._noted.expected(piece.first) is not None:
+                detail = "whole by their form; their checksum cannot be taken without the lost rows"
+                self._add_unproven(path, lines, unproven, detail, "kept as they are", note=True)
             return
         body = b"".join(b"%s\n" % line for line in piece.lines)
         length, crc = self._noted.expected(piece.first) or (len(body), zlib.crc32(body))
@@ -217,19 +222,31 @@ class Survey:
         piece.changed = body != data or not right
         if right:
             return
-        unproven = [seq for seq in lines.rows if seq <= piece.last and seq not in committed]
         if unproven:
-            rows = (min(unproven), max(unproven))
-            detail = (
-                f"{seqs(*rows)}: rows by their form, but the checksum tells that bytes in them were changed"
-            )
+            detail = "rows by their form, but the checksum tells that bytes in them were changed"
             kept = "kept as they are, with a new checksum: there is no copy to compare them with"
-            places = lines.rows[rows[0]], lines.rows[rows[1]]
-            self._add("rows_unproven", path, detail, kept, *places, rows=rows)
+            self._add_unproven(path, lines, unproven, detail, kept)
         else:
             noted = self.paths.acknowledged if self._noted.is_open(piece.first) else self.paths.sealed
             detail = f"the checksum of {path.name} is not that of its rows, which are as committed"
             self._add("checksum_wrong", noted, detail, "computed anew")
+
+    def _add_unproven(
+        self, path: Path, lines: Lines, unproven: list[int], detail: str, repair: str, *, note: bool = False
+    ) -> None:
+        rows = (min(unproven), max(unproven))
+        places = lines.rows[rows[0]], lines.rows[rows[1]]
+        self._add("rows_unproven", path, f"{seqs(*rows)}: {detail}", repair, *places, rows=rows, note=note)
+
+    def _add_misplaced(self, path: Path, lines: Lines) -> None:
+        """Rows that are all there, in another order."""
+        order = [seq for seq, _ in sorted(lines.rows.items(), key=lambda item: item[1].number)]
+        wrong = next((seq for seq, right in zip(order, sorted(order), strict=True) if seq != right), None)
+        if wrong is not None:
+            detail = f"row {wrong}: out of order"
+            self._add(
+                "row_misplaced", path, detail, "put in its place", lines.rows[wrong], rows=(wrong, wrong)
+            )
 
     def _add(
         self,
