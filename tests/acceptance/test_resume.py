@@ -69,7 +69,7 @@ def test_a_turn_is_not_opened_without_the_model_it_needs(mill: Program) -> None:
     mill("approve", "m")
     done = mill("resume", "m")
     assert (done.returncode, effects(mill)) == (1, [])
-    assert "no model is configured" in done.stderr
+    assert "say which model goes on, --model" in done.stderr
     assert mill("resume", "m", "--model", mill.script("Flour.")).stdout == "Flour.\n"
 
 

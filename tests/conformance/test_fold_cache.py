@@ -19,7 +19,10 @@ from segue.stores.memory import MemoryStore
 
 CACHED: list[type[Any]] = [Conversation, CallGraph, Turns, Waits]
 HERE = Path(__file__).parent
-DIGESTS = {1: "48061eb1216076cde0d103f8b22d5184ea9a8dd1de57fd1007d7eef263e7a7f2"}
+DIGESTS = {
+    1: "48061eb1216076cde0d103f8b22d5184ea9a8dd1de57fd1007d7eef263e7a7f2",
+    2: "72d094791069ff94a85c46e880f16e2624695572febce26a5b668f6ec06b64cc",
+}
 
 
 def journals() -> list[list[Envelope]]:

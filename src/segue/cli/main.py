@@ -28,7 +28,7 @@ COMMANDS = {
     "models": ("segue.cli.models:models", "Show which model answers, and why."),
     "resolve": ("segue.cli.deciding:resolve", "Say what became of a call whose outcome nobody knows."),
     "resume": ("segue.cli.resume:resume", "Go on with a turn that was suspended or interrupted."),
-    "run": ("segue.cli.run:run", "Run a function in a durable session."),
+    "run": ("segue.cli.run:run", "Run a function, or a handler, in a durable session."),
     "sessions": ("segue.cli.sessions:sessions", "Look at sessions, check and repair them."),
 }
 

@@ -21,7 +21,7 @@ from segue.handlers.running import run_handler
 from segue.journal import Journal
 from segue.session.db import SessionDB, default_db
 from segue.session.decisions import open_waits
-from segue.session.runtime import NO_MODEL, create_runtime
+from segue.settings import load_settings
 
 
 @click.command()
@@ -78,7 +78,7 @@ def _resume(
 def _model(journal: Journal, turn: Turn) -> str | None:
     """The model that the turn has been asking, None where it asked none. A script would begin anew: it has to be named.
 
-    Raises `NoModel` when there is none to go on with: before the turn is opened, which would fail then for good.
+    Raises `NoModel` when it is not, before the turn is opened.
     """
     with journal.viewing(CallGraph) as graph:
         asked = [
@@ -88,8 +88,8 @@ def _model(journal: Journal, turn: Turn) -> str | None:
         return None
     if not asked[-1].name.startswith("scripted:"):
         return asked[-1].name
-    if create_runtime() is None:
-        raise NoModel(NO_MODEL)
+    if not load_settings().model:
+        raise NoModel(f"the turn asked {asked[-1].name}, which would begin anew: say which model goes on, --model")
     return None
 
 

@@ -122,7 +122,11 @@ async def _run_async(made: _Step, work: Callable[[], Any]) -> Any:
     recorded = made.from_record()
     if recorded is not NO_RESULT:
         return recorded
-    await made.turn.append_async(made.started())
+    return await made.turn.to_its_end(_made(made, made.started(), work))
+
+
+async def _made(made: _Step, started: CallStarted, work: Callable[[], Any]) -> Any:
+    await made.turn.append_async(started)
     try:
         value = await work()
     except BaseException as error:

@@ -83,8 +83,7 @@ class ToolCalls:
         running = [state for state in states.values() if isinstance(state, Ready)]
         if running:
             self._turn.check(self._caller)
-        await self._write(self._first_rows(owner, states))
-        given = await self._together(owner, running)
+        given = await self._turn.to_its_end(self._made(owner, self._first_rows(owner, states), running))
         self._suspend([state for state in states.values() if isinstance(state, Waiting)])
         return {call_id: state for call_id, state in states.items() if isinstance(state, Answer)} | given
 
@@ -196,10 +195,6 @@ class ToolCalls:
         ]
         return [*answers, *started]
 
-    async def _write(self, rows: list[Event]) -> None:
-        if rows:
-            await self._turn.append_async(*rows)
-
     def _suspend(self, waiting: list[Waiting]) -> None:
         if not waiting:
             return
@@ -211,10 +206,11 @@ class ToolCalls:
 
     # --- running ---
 
-    async def _together(self, caller: str, calls: list[Ready]) -> dict[str, Answer]:
+    async def _made(self, caller: str, rows: list[Event], calls: list[Ready]) -> dict[str, Answer]:
         """All at once. A signal that one of them raises goes on when the others are done, and their results written."""
-        steps = [self._turn.to_its_end(self._one(caller, call)) for call in calls]
-        done = await asyncio.gather(*steps, return_exceptions=True)
+        if rows:
+            await self._turn.append_async(*rows)
+        done = await asyncio.gather(*[self._one(caller, call) for call in calls], return_exceptions=True)
         for outcome in done:
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -349,16 +349,29 @@ class Turn:
             self._close()
 
     async def leave_async(self, error: BaseException | None) -> None:
-        """`leave` for `async with`: shielded, so that a cancelled task still records how its turn ended."""
+        """`leave` for `async with`: a task that is cancelled, however often, still records how its turn ended."""
         if self._left(error):
             return
+        cancelled: asyncio.CancelledError | None = None
         try:
-            await self.land_async()
-            await asyncio.to_thread(self._land)
+            try:
+                await self.land_async()
+                if self._waits:
+                    await asyncio.to_thread(self._land)
+            except asyncio.CancelledError as impatient:
+                cancelled = impatient
             if self._is_open():
-                await asyncio.shield(asyncio.wrap_future(self._last(error)))
+                last = asyncio.wrap_future(self._last(error))
+                while not last.done():
+                    try:
+                        await asyncio.wait([last])
+                    except asyncio.CancelledError as impatient:
+                        cancelled = impatient
+                last.result()
         finally:
             self._close()
+        if cancelled is not None:
+            raise cancelled
 
     def _left(self, error: BaseException | None) -> bool:
         """Whether there is nothing to do now: ended already, or held open by a bound generator."""

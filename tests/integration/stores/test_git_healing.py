@@ -156,6 +156,35 @@ def test_damage_is_refused_even_when_the_position_is_lost_too(tmp_path: Path) ->
     assert error.value.line == 5
 
 
+def torn(root: Path, line: int) -> None:
+    """A power loss: one line of the last append did not reach the disk, nor did the small file."""
+    lines = segment(root).read_bytes().splitlines(keepends=True)
+    lines[line] = b"\0" * (len(lines[line]) - 1) + b"\n"
+    segment(root).write_bytes(b"".join(lines))
+    (root / "s1" / "acknowledged").unlink()
+
+
+@pytest.mark.parametrize("line", [2, 3])
+def test_a_last_append_whose_later_rows_reached_the_disk_alone_is_dropped(tmp_path: Path, line: int) -> None:
+    root = tmp_path / "sessions"
+    write(root, 1, 1, 3)
+    torn(root, line)
+    assert seqs(root) == [1, 2]
+    with closing(GitStore(root)) as store:
+        assert store.append("s1", [control_row()]) == [3]
+
+
+@pytest.mark.parametrize("line", [1, 2, 3])
+def test_a_damaged_append_before_another_one_is_refused_though_the_position_is_lost(
+    tmp_path: Path, line: int
+) -> None:
+    root = tmp_path / "sessions"
+    write(root, 1, 3, 1, 3)
+    torn(root, line)
+    with pytest.raises(CorruptJournal, match="damage before other rows"):
+        seqs(root)
+
+
 def test_an_acknowledged_length_beyond_the_file_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "sessions"
     data = write(root, 1, 1)

@@ -2,7 +2,7 @@
 whole.
 
 Complete appends may have been acknowledged before a power loss that lost the small file. Torn bytes go to
-`torn/`, for people. Damage *before* the position, or, when no position is known, before a good row, is
+`torn/`, for people. Damage *before* the position, or, when no position is known, before another append, is
 refused.
 """
 
@@ -64,7 +64,7 @@ class Healing:
             end, last_seq, bad = start, self.position.seq, len(data)
         if end < len(data):
             line = data.count(b"\n", 0, bad) + 1
-            if not is_last or (not self.trusted and row_after(data, bad)):
+            if not is_last or (not self.trusted and append_after(data, bad)):
                 raise corrupt(path, line, bad, "damage before other rows")
             self._drop(descriptor, path, data, end)
         if end > start:
@@ -123,10 +123,13 @@ def complete_appends(data: bytes, start: int, seq: int) -> tuple[int, int, int]:
     return end, last_seq, offset
 
 
-def row_after(data: bytes, offset: int) -> bool:
-    """Whether a good row comes after the bad line at `offset`."""
+def append_after(data: bytes, offset: int) -> bool:
+    """Whether another append begins after the bad line at `offset`: it did not before that line was durable.
+
+    Rows that continue an append may be of the torn one, as a disk writes its sectors in any order.
+    """
     lines = data[offset:].split(b"\n")[1:-1]
-    return any(_is_row(line) for line in lines)
+    return any(not line.rstrip(b" ").endswith(b"\t") and _is_row(line) for line in lines)
 
 
 def _is_row(line: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Reading segments: lines between two seqs, checked on the way, damage named by file, line and byte.
 
-Framing: one row a line. Every line of an append but its last ends with a space before the newline, so that a
-torn append is recognised and dropped whole. Readers take the space off.
+Framing: one row a line. Every line of an append but its first has a tab before the newline, and every one but its
+last a space, after the tab: so a torn append is recognised and dropped whole. Readers take both off.
 
 A segment that is read whole is compared with its checksum before its first row is given out. Near the end
 only the wanted lines are read, from behind, so their cost does not grow with the journal.
@@ -73,7 +73,7 @@ def read_lines(paths: SessionPaths, until: Position, after_seq: int) -> Iterator
     """The same rows as the bytes they are kept as. Raises CorruptJournal, OSError."""
     for segment in segments_after(paths, until, after_seq):
         for line in lines_after(segment, max(after_seq, segment.first - 1)):
-            yield line.removesuffix(b" ")
+            yield line.rstrip(b"\t ")
 
 
 def segments_after(paths: SessionPaths, until: Position, after_seq: int) -> Iterator[Segment]:

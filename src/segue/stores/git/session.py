@@ -206,5 +206,9 @@ class GitSession:
 
 
 def framed(session_id: str, first_seq: int, drafts: Sequence[Draft]) -> bytes:
-    """The lines of one append: all but the last end with a space, which says that the append goes on."""
-    return lines_bytes(session_id, first_seq, drafts).replace(b"\n", b" \n", len(drafts) - 1)
+    """The lines of one append: a tab at the end of a line says that it continues one, a space that it goes on."""
+    data = lines_bytes(session_id, first_seq, drafts)
+    if len(drafts) < 2:
+        return data
+    first, *others = data.split(b"\n")[:-1]
+    return first + b"".join([b" \n" + line + b"\t" for line in others]) + b"\n"

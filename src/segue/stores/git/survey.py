@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from segue.stores.git.committed import Committed
-from segue.stores.git.healing import complete_appends, row_after
+from segue.stores.git.healing import complete_appends, append_after
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.lines import Line, Lines, row_seq, what_is_wrong
 from segue.stores.git.noted import Noted
@@ -113,7 +113,7 @@ class Survey:
         if limit is not None or self._noted.expected(first) is not None:
             return None
         end, last_seq, bad = complete_appends(data, 0, first - 1)
-        gap = bad < len(data) and self._noted.position is None and row_after(data, bad)
+        gap = bad < len(data) and self._noted.position is None and append_after(data, bad)
         if gap or last_seq < self._noted.certain:
             return None
         piece = Piece(first, list(data[:end].split(b"\n")[:-1]))
