@@ -89,7 +89,9 @@ def _model(journal: Journal, turn: Turn) -> str | None:
     if not asked[-1].name.startswith("scripted:"):
         return asked[-1].name
     if not load_settings().model:
-        raise NoModel(f"the turn asked {asked[-1].name}, which would begin anew: say which model goes on, --model")
+        raise NoModel(
+            f"the turn asked {asked[-1].name}, which would begin anew: say which model goes on, --model"
+        )
     return None
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from segue.stores.git.committed import Committed
-from segue.stores.git.healing import complete_appends, append_after
+from segue.stores.git.healing import append_after, complete_appends
 from segue.stores.git.layout import SessionPaths
 from segue.stores.git.lines import Line, Lines, row_seq, what_is_wrong
 from segue.stores.git.noted import Noted
