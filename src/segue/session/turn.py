@@ -17,7 +17,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from segue.errors import Cancelled, ReplayDivergence, SegueError, SessionBusy, Suspended, TurnEnded
+from segue.errors import (
+    Cancelled,
+    ReplayDivergence,
+    SegueError,
+    SessionBusy,
+    Suspended,
+    TurnEnded,
+    TurnSettled,
+)
 from segue.events.facts import (
     CallEnded,
     Error,
@@ -30,6 +38,7 @@ from segue.events.facts import (
 )
 from segue.fold.conversation import Conversation
 from segue.fold.graph import CallGraph, Node
+from segue.fold.turns import SETTLED, Turns
 from segue.ids import new_id
 from segue.journal import Journal
 from segue.session.recovery import recover, supersede
@@ -178,11 +187,13 @@ class Turn:
     def _open(self, reason: dict[str, Any]) -> InvocationStarted:
         self._require_open()
         if self._lease is None:
-            ahead, self._lease_ahead = self._lease_ahead, None
-            self._lease = ahead or self.journal.acquire(holder=self.source, wait=self.wait_seconds)
-            recover(self.journal, self._lease)
+            lease = self._lease_ahead or self.journal.acquire(holder=self.source, wait=self.wait_seconds)
+            self._lease_ahead = lease  # given back at the end, also when this turn cannot begin
+            recover(self.journal, lease)
+            self._require_as_found()
             if self.attempt == 1:
-                supersede(self.journal, self._lease, self.turn_id)
+                supersede(self.journal, lease, self.turn_id)
+            self._lease, self._lease_ahead = lease, None
         self.invocation_id = new_id("inv")
         return InvocationStarted(
             invocation_id=self.invocation_id,
@@ -192,6 +203,24 @@ class Turn:
             source=self.source,
             attempt=self.attempt,
         )
+
+    def _require_as_found(self) -> None:
+        """Until the lease was ours, another attempt could run: what is answered from the record must be all there is.
+
+        Raises `TurnSettled`, `SessionBusy`.
+        """
+        turn = self.journal.view(Turns).get(self.turn_id)
+        if turn is None:
+            return
+        if turn.status in SETTLED:
+            raise TurnSettled(
+                f"turn {self.turn_id} of session {self.session_id} was ended ({turn.status}) by somebody else meanwhile"
+            )
+        if turn.attempt >= self.attempt:
+            raise SessionBusy(
+                f"turn {self.turn_id} of session {self.session_id} went on elsewhere meanwhile: try again",
+                holder="",
+            )
 
     def _require_open(self) -> None:
         if self.ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -423,6 +424,26 @@ def test_a_turn_that_still_waits_is_not_run(db: SessionDB) -> None:
     with pytest.raises(Suspended):
         go_on(asks)
     assert db.journal("s").last_seq == rows
+
+
+def test_of_two_that_go_on_at_once_the_second_pays_nothing(db: SessionDB) -> None:
+    """Both read the record before either has the lease: what the second one knows is not all there is by then."""
+    start(asks, "the plan", topic="x")
+    turn_id = db.turns("s").all[0].turn_id
+    decisions.answer(db.journal("s"), decisions.open_waits(db.journal("s"))[0].id, "Ada")
+    first, second = Scripted(["sent"]), Scripted(["sent twice"])
+    opened = [session_context("s", turn_id=turn_id, runtime=Runtime(model)) for model in (first, second)]
+    contexts = [contextvars.copy_context() for _ in opened]
+    for context, session in zip(contexts, opened, strict=True):
+        context.run(session.__enter__)
+    assert contexts[0].run(asks, "x") == "sent"
+    contexts[0].run(opened[0].__exit__, None, None, None)
+    rows = db.journal("s").last_seq
+    for leave in (lambda: asks("x"), lambda: opened[1].__exit__(None, None, None)):
+        with pytest.raises(TurnSettled, match="by somebody else meanwhile"):
+            contexts[1].run(leave)
+    assert (len(first.requests), second.requests, db.journal("s").last_seq) == (1, [], rows)
+    assert db.store.holder("s") is None
 
 
 def test_only_an_option_answers_a_question_with_options(db: SessionDB) -> None:
