@@ -16,12 +16,12 @@ from journals import any_journal, envelopes
 from segue.errors import InvalidEvent
 from segue.events import EVENT_TYPES, Envelope
 from segue.events.codec import decode_row, encode_row
-from segue.fold import CallGraph, Conversation, Turns, Waits
+from segue.fold import CallGraph, Conversation, Submissions, Turns, Waits
 from segue.fold.path import active_path
 from segue.journal import Journal
 from segue.stores.memory import MemoryStore
 
-CACHED: list[type[Any]] = [Conversation, CallGraph, Turns, Waits]
+CACHED: list[type[Any]] = [Conversation, CallGraph, Turns, Waits, Submissions]
 every_view = pytest.mark.parametrize("cls", CACHED)
 
 

@@ -97,6 +97,8 @@ rows = st.one_of(
     row("QUESTION_ANSWERED", question_id=call_ids, answer=texts),
     row("TURN_SUSPENDED", turn_id=st.sampled_from(["t", "u"]), waits=st.lists(call_ids, max_size=2)),
     row("TURN_CANCELLED", turn_id=st.sampled_from(["", "t", "u"])),
+    row("TURN_SUBMITTED", client_id=texts, turn_id=st.sampled_from(["t", "u", "m"]), reason=json_values),
+    row("CANCEL_REQUESTED", turn_id=st.sampled_from(["", "t", "u"])),
     row("ERROR", message=texts),
     row("TRANSCRIPT_COMPACTED", messages=st.lists(snapshot_messages, max_size=4)),
     spoilt,

@@ -25,7 +25,7 @@ SHOWN = 50
 """Sessions of one listing, unless told."""
 TAKEN, LEAST = 45, 16
 """Columns that a listing's other cells and spaces take, beside the id; and those that a title gets at least."""
-STATUSES = ["idle", "running", "suspended", "interrupted", *sorted(SETTLED), DAMAGED]
+STATUSES = ["idle", "queued", "running", "suspended", "interrupted", *sorted(SETTLED), DAMAGED]
 READING = "reading sessions that changed"
 
 

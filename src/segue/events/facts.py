@@ -249,11 +249,18 @@ class SessionUpdated(Event, frozen=True, kw_only=True):
 
 
 class TurnSubmitted(Event, frozen=True, kw_only=True):
+    """Something to do, for whoever runs the session's turns. Submitting it again under the same `client_id` is nothing
+    new."""
+
     TYPE: ClassVar[str] = "TURN_SUBMITTED"
     CONTROL: ClassVar[bool] = True
     client_id: str
     reason: dict[str, Any]
     mode: Literal["queue", "steer", "refuse"] = "queue"
+    turn_id: str = ""
+    """Of the turn that it begins; of a message that steers, its id in the conversation."""
+    agent_id: str = ""
+    """The route of the handler that is to run it."""
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import msgspec
 from segue.events.envelope import Envelope
 from segue.fold.diagnostics import Malformed, Payload, text_or
 from segue.fold.rows import user_content
+from segue.fold.submissions import TAKEN
 from segue.fold.turns import Turn, Turns
 
 TITLE_LENGTH = 80
@@ -21,7 +22,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     """What a person called it, else the first user words, at most 80 characters of them; on one line."""
     status: str
-    """Of the last turn (`segue.fold.turns.Turn.status`); `idle` before the first."""
+    """Of the last turn (`segue.fold.turns.Turn.status`); `queued` when that is over and others were submitted, `idle`
+    before the first."""
     turns: int = 0
     events: int = 0
     agent_id: str = ""
@@ -43,6 +45,8 @@ class SummaryState(msgspec.Struct, frozen=True):
     first_words: str
     last: tuple[str, str, bool] | None
     """Id, status and `failed` of the last turn."""
+    queued: list[str] = []
+    """Submitted turns that did not begin yet."""
 
 
 class Summary:
@@ -60,6 +64,7 @@ class Summary:
         self.tags: list[str] = []
         self.events = 0
         self._turns = Turns()
+        self._queued: list[str] = []
         self._title = ""
         self._first_words = ""
 
@@ -73,6 +78,7 @@ class Summary:
             setattr(summary, name, getattr(info, name))
         summary.archived, summary.pinned, summary.tags = info.archived, info.pinned, list(info.tags)
         summary.events, summary._title, summary._first_words = info.events, state.title, state.first_words
+        summary._queued = list(state.queued)
         last = None
         if state.last is not None:
             turn_id, status, failed = state.last
@@ -84,10 +90,11 @@ class Summary:
         """The state to go on from, and the turns that `elsewhere` has to find then (id, status, `failed`)."""
         turns, last = self._turns.leave_out(), self._turns.last
         kept = None if last is None else (last.turn_id, last.status, last.failed)
-        return SummaryState(self._title, self._first_words, kept), turns
+        return SummaryState(self._title, self._first_words, kept, list(self._queued)), turns
 
     def apply(self, envelope: Envelope) -> None:
         self._turns.apply(envelope)
+        self._line_up(envelope)
         self.session_id = envelope.session_id
         self.events += 1
         handler = _HANDLERS.get(envelope.type)
@@ -102,7 +109,7 @@ class Summary:
         return SessionInfo(
             session_id=self.session_id,
             title=one_line(self._title) or self._first_words,
-            status=last.status if last is not None else "idle",
+            status=self._status(last),
             turns=len(self._turns),
             events=self.events,
             agent_id=self.agent_id,
@@ -114,6 +121,22 @@ class Summary:
             pinned=self.pinned,
             tags=list(self.tags),
         )
+
+    def _status(self, last: Turn | None) -> str:
+        if self._queued and (last is None or last.status not in ("running", "suspended")):
+            return "queued"
+        return last.status if last is not None else "idle"
+
+    def _line_up(self, envelope: Envelope) -> None:
+        key = "turn_id" if envelope.type == "TURN_SUBMITTED" else TAKEN.get(envelope.type)
+        if key is None or type(envelope.payload) is not dict:
+            return
+        turn_id = text_or(envelope.payload.get(key))
+        if turn_id in self._queued:
+            if envelope.type != "TURN_SUBMITTED":
+                self._queued.remove(turn_id)
+        elif envelope.type == "TURN_SUBMITTED" and turn_id and self._turns.find(turn_id) is None:
+            self._queued.append(turn_id)
 
     def _created(self, envelope: Envelope, payload: Payload) -> None:
         self.created_at = self.active_at = envelope.created_at

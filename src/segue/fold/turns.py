@@ -118,7 +118,7 @@ class Turns:
         )
         self._current = turn_id
         self._put(
-            self._found(turn_id) or first,
+            self.find(turn_id) or first,
             status="running",
             attempt=attempt if type(attempt) is int else 1,
             failed=False,
@@ -162,9 +162,9 @@ class Turns:
 
     def _meant(self, payload: Payload) -> Turn | None:
         """The turn that the row names, or the last one when it names none that is known."""
-        return self._found(text_or(payload.get("turn_id"))) or self.last
+        return self.find(text_or(payload.get("turn_id"))) or self.last
 
-    def _found(self, turn_id: str) -> Turn | None:
+    def find(self, turn_id: str) -> Turn | None:
         """One that was left out is taken back: it may be about to change."""
         turn = self._turns.get(turn_id)
         if turn is None and self._left_out and (turn := self._elsewhere(turn_id)) is not None:

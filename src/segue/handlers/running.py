@@ -33,7 +33,7 @@ async def run_handler(app: AgentApp, path: str, reason: dict[str, Any] | None = 
     seqs = await asyncio.to_thread(turn.append)
     context = SessionContext(turn, app.tools, seqs[0])
     yields = Yields(turn, context)
-    events = app.handlers[path](context)
+    events = app.handlers[app.route(path)](context)
     try:
         async for event in events:
             await yields.take(event)

@@ -52,7 +52,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = {name: _value(name, getattr(self, name)) for _, name in given}
         conditions = [sql for sql, _ in given]
         if not self.without_turns:
-            conditions.append("(turns > 0 OR status = 'damaged')")
+            conditions.append("(turns > 0 OR status IN ('damaged', 'queued'))")
         if self.status in ("running", "interrupted"):
             conditions.append(_BY_HOLDER[self.status])
             values["alive"] = json.dumps(alive)
