@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 DIGESTS = {
     1: "48061eb1216076cde0d103f8b22d5184ea9a8dd1de57fd1007d7eef263e7a7f2",
     2: "72d094791069ff94a85c46e880f16e2624695572febce26a5b668f6ec06b64cc",
+    3: "7bd9035ffe5adfff9b87c7eeefd655ef413e7bd3e8a84aeaaf56f1d53550aba3",
 }
 
 

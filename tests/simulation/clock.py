@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from segue.journal import processes
-from segue.session import background
+from segue.session import background, tailing
 
 
 class _Selector(selectors.SelectSelector):
@@ -37,6 +37,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._simulated.now
 
+    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> Any:
+        return self.call_soon(callback, *args, context=context)
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         future = self.create_future()
         try:
@@ -44,13 +47,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         except BaseException as error:
             future.set_exception(error)
         return future
-
-
-def _start(coroutine: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[Any]:
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    task = asyncio.get_running_loop().create_task(coroutine)
-    asyncio.futures._chain_future(task, future)  # type: ignore[attr-defined]
-    return future
 
 
 def _in_thread(function: Callable[[], Any]) -> concurrent.futures.Future[Any]:
@@ -65,7 +61,8 @@ def _in_thread(function: Callable[[], Any]) -> concurrent.futures.Future[Any]:
 @contextlib.contextmanager
 def on_one_thread() -> Iterator[None]:
     with (
-        mock.patch.object(background, "start", _start),
+        mock.patch.object(background, "_loop", asyncio.get_running_loop),
+        mock.patch.object(tailing.tails, "add"),
         mock.patch.object(background, "in_thread", _in_thread),
         mock.patch.object(processes.Flusher, "schedule"),
     ):

@@ -22,6 +22,7 @@ COMMANDS = {
         "List everything that waits for somebody, in all sessions.",
     ),
     "approve": ("segue.cli.deciding:approve", "Let one call run that waits for an approval."),
+    "cancel": ("segue.cli.cancel:cancel", "End a turn: the session's last one, or TURN."),
     "completion": ("segue.cli.completion:completion", "Print the script for tab completion in a shell."),
     "deny": ("segue.cli.deciding:deny", "Refuse one call that waits for an approval."),
     "fold": ("segue.cli.fold:fold", "Turn a journal on standard input into chat messages."),

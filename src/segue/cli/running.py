@@ -131,6 +131,7 @@ def _begin(shown: Output, session: SessionHandle, ended: _Ended) -> None:
 
 
 async def _awaited(value: Any, session: SessionHandle) -> Any:
+    session.writer.turn.runs_in(asyncio.current_task())
     try:
         return await value
     finally:

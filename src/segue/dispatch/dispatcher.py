@@ -16,6 +16,7 @@ from segue.fold.turns import Turn, Turns
 from segue.handlers.app import AgentApp, Handler, as_app
 from segue.handlers.running import run_handler
 from segue.ids import new_session_id
+from segue.session.cancelling import cancel
 from segue.session.context import session_context
 from segue.session.db import SessionDB, default_db
 from segue.session.runtime import Runtime
@@ -105,6 +106,13 @@ class Dispatcher:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), self._look_every)
 
+    async def cancel(self, session_id: str, turn_id: str = "", *, reason: str = "") -> str:
+        """`segue.session.cancelling.cancel`, without blocking the loop."""
+        cancelled = await asyncio.to_thread(cancel, self.db.journal(session_id), turn_id, reason=reason)
+        self._ended.pop(session_id, asyncio.Event()).set()
+        self.poke(session_id)
+        return cancelled
+
     async def drained(self) -> None:
         """Wait until nothing is left to do that does not wait for somebody."""
         while not all(lane.is_idle for lane in self._lanes.values()):
@@ -149,6 +157,8 @@ class Dispatcher:
         with journal.viewing(Submissions) as submissions:
             if submissions.is_pending(submitted.turn_id):
                 return None
+            if submissions.is_withdrawn(submitted.turn_id):
+                return Turn(turn_id=submitted.turn_id, status="cancelled")
         last = journal.view(Turns).last
         turn = journal.view(Turns).get(submitted.turn_id) or last
         if (

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from segue.errors import SegueError, SessionBusy, SessionNotFound, Suspended
+from segue.errors import Cancelled, SegueError, SessionBusy, SessionNotFound, Suspended
 from segue.fold.submissions import Submissions
 from segue.fold.turns import Turn, Turns
 from segue.handlers.drive import is_handled
@@ -77,7 +77,7 @@ class Lane:
         before = self._journal.last_seq
         try:
             await self._invoke(work)
-        except Suspended:
+        except (Suspended, Cancelled):
             return
         except Exception:
             turn = await asyncio.to_thread(lambda: self._journal.view(Turns).get(work.turn_id))

@@ -24,8 +24,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 class SubmissionsState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     pending: list[Submission]
     """All of them."""
-    done: list[str]
-    """Those that were taken since."""
+    done: dict[str, str]
+    """Those that were taken since, and by which type of row."""
 
 
 class Submissions:
@@ -39,8 +39,8 @@ class Submissions:
 
     def __init__(self) -> None:
         self._pending: dict[str, Submission] = {}
-        self._done: set[str] = set()
-        self._unsaved: list[str] = []
+        self._done: dict[str, str] = {}
+        self._unsaved: dict[str, str] = {}
 
     def apply(self, envelope: Envelope) -> None:
         if type(envelope.payload) is not dict:
@@ -48,7 +48,7 @@ class Submissions:
         if envelope.type == "TURN_SUBMITTED":
             self._submitted(envelope, envelope.payload)
         elif (key := TAKEN.get(envelope.type)) is not None:
-            self._take(text_or(envelope.payload.get(key)))
+            self._take(text_or(envelope.payload.get(key)), envelope.type)
 
     @property
     def pending(self) -> list[Submission]:
@@ -61,15 +61,20 @@ class Submissions:
     def is_pending(self, turn_id: str) -> bool:
         return turn_id in self._pending
 
+    def is_withdrawn(self, turn_id: str) -> bool:
+        """Whether it was cancelled before it began."""
+        return self._done.get(turn_id) in ("CANCEL_REQUESTED", "TURN_CANCELLED")
+
     def changes(self, *, whole: bool = False) -> SubmissionsState:
-        done, self._unsaved = sorted(self._done) if whole else self._unsaved, []
+        done, self._unsaved = dict(self._done) if whole else self._unsaved, {}
         return SubmissionsState(pending=self.pending, done=done)
 
     @classmethod
     def restored(cls, changes: Sequence[SubmissionsState]) -> Submissions:
         submissions = cls()
         submissions._pending = {pending.turn_id: pending for pending in changes[-1].pending}
-        submissions._done = {turn_id for change in changes for turn_id in change.done}
+        for change in changes:
+            submissions._done |= change.done
         return submissions
 
     def _submitted(self, envelope: Envelope, payload: Payload) -> None:
@@ -85,10 +90,9 @@ class Submissions:
             seq=envelope.seq,
         )
 
-    def _take(self, turn_id: str) -> None:
+    def _take(self, turn_id: str, kind: str) -> None:
         if self._pending.pop(turn_id, None) is not None:
-            self._done.add(turn_id)
-            self._unsaved.append(turn_id)
+            self._done[turn_id] = self._unsaved[turn_id] = kind
 
 
 TAKEN = {

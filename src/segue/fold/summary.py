@@ -43,8 +43,8 @@ class SummaryState(msgspec.Struct, frozen=True):
     title: str
     """As given; empty when nobody gave one."""
     first_words: str
-    last: tuple[str, str, bool] | None
-    """Id, status and `failed` of the last turn."""
+    last: tuple[str, str, bool, bool] | None
+    """Id, status, `failed` and `cancelling` of the last turn."""
     queued: list[str] = []
     """Submitted turns that did not begin yet."""
 
@@ -81,15 +81,15 @@ class Summary:
         summary._queued = list(state.queued)
         last = None
         if state.last is not None:
-            turn_id, status, failed = state.last
-            last = Turn(turn_id=turn_id, status=status, failed=failed)
+            turn_id, status, failed, cancelling = state.last
+            last = Turn(turn_id=turn_id, status=status, failed=failed, cancelling=cancelling)
         summary._turns = Turns.resumed(last, info.turns - (last is not None), elsewhere)
         return summary
 
     def leave_out(self) -> tuple[SummaryState, list[Turn]]:
         """The state to go on from, and the turns that `elsewhere` has to find then (id, status, `failed`)."""
         turns, last = self._turns.leave_out(), self._turns.last
-        kept = None if last is None else (last.turn_id, last.status, last.failed)
+        kept = None if last is None else (last.turn_id, last.status, last.failed, last.cancelling)
         return SummaryState(self._title, self._first_words, kept, list(self._queued)), turns
 
     def apply(self, envelope: Envelope) -> None:

@@ -26,6 +26,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     agent_id: str = ""
     attempt: int = 1
     failed: bool = False
+    cancelling: bool = False
+    """Whether it was asked to be cancelled while it ran: then it neither waits nor goes on."""
     waits: list[str] = []
     started_seq: int = 0
     ended_seq: int = 0
@@ -122,6 +124,7 @@ class Turns:
             status="running",
             attempt=attempt if type(attempt) is int else 1,
             failed=False,
+            cancelling=False,
             waits=[],
             ended_seq=0,
             ended_at="",
@@ -140,11 +143,14 @@ class Turns:
         """Only what ran can die: a suspended turn goes on waiting."""
         turn = self._meant(payload)
         if turn is not None and turn.status == "running":
-            self._end(turn, envelope, "interrupted" if payload.get("code") == "interrupted" else "failed")
+            stopped = "cancelled" if turn.cancelling else "interrupted"
+            self._end(turn, envelope, stopped if payload.get("code") == "interrupted" else "failed")
 
     def _suspended(self, envelope: Envelope, payload: Payload) -> None:
         turn, waits = self._meant(payload), payload.get("waits")
-        if turn is not None and turn.status == "running":
+        if turn is not None and turn.status == "running" and turn.cancelling:
+            self._end(turn, envelope, "cancelled")
+        elif turn is not None and turn.status == "running":
             named = [wait for wait in waits if type(wait) is str] if type(waits) is list else []
             self._put(self._end(turn, envelope, "suspended"), waits=named)
 
@@ -152,6 +158,17 @@ class Turns:
         """Also one that waits, or whose process died."""
         turn = self._meant(payload)
         if turn is not None and turn.status not in SETTLED:
+            self._put(self._end(turn, envelope, "cancelled"), waits=[])
+
+    def _cancel_requested(self, envelope: Envelope, payload: Payload) -> None:
+        """Whoever runs the turn ends it; of one that nobody runs this is the end."""
+        turn_id = text_or(payload.get("turn_id"))
+        turn = self.find(turn_id) if turn_id else self.last
+        if turn is None or turn.status in SETTLED:
+            return
+        if turn.status == "running":
+            self._put(turn, cancelling=True)
+        else:
             self._put(self._end(turn, envelope, "cancelled"), waits=[])
 
     def _approval_required(self, envelope: Envelope, payload: Payload) -> None:
@@ -188,5 +205,6 @@ _HANDLERS = {
     "SESSION_ERROR": Turns._died,
     "TURN_SUSPENDED": Turns._suspended,
     "TURN_CANCELLED": Turns._cancelled,
+    "CANCEL_REQUESTED": Turns._cancel_requested,
     "TOOL_APPROVAL_REQUIRED": Turns._approval_required,
 }

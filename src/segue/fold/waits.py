@@ -49,6 +49,8 @@ class WaitsState(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """All of it: there is little."""
 
     turn_id: str = ""
+    running: bool = False
+    cancelling: bool = False
     approvals: list[Wait] = []
     questions: list[Wait] = []
     unknown: list[Wait] = []
@@ -62,7 +64,8 @@ class Waits:
     """Incremental: `apply` rows in order; `open` answers in O(open waits).
 
     An approval is open until it is decided, its tool starts or has a result, or its conversation goes on without
-    it; a question until it is answered; both at most until their turn settles. A started tool without a result is
+    it; a question until it is answered; both at most until their turn settles, or
+    stops when it was asked to be cancelled. A started tool without a result is
     a wait from the SESSION_ERROR of its invocation on, until CALL_RESOLVED or its result; not one that is idempotent.
     """
 
@@ -70,6 +73,8 @@ class Waits:
 
     def __init__(self) -> None:
         self._turn_id = ""
+        self._running = self._cancelling = False
+        """Whether that turn runs, and was asked to be cancelled meanwhile."""
         self._approvals: dict[str, Wait] = {}
         self._questions: dict[str, Wait] = {}
         self._unknown: dict[str, Wait] = {}
@@ -107,6 +112,8 @@ class Waits:
         """The state. What the conversations left behind is forgotten: nothing of it can become pending again."""
         return WaitsState(
             turn_id=self._turn_id,
+            running=self._running,
+            cancelling=self._cancelling,
             approvals=list(self._approvals.values()),
             questions=list(self._questions.values()),
             unknown=list(self._unknown.values()),
@@ -119,7 +126,7 @@ class Waits:
     def restored(cls, changes: Sequence[WaitsState]) -> Waits:
         """The waits whose state was the last of these."""
         waits, state = cls(), changes[-1]
-        waits._turn_id = state.turn_id
+        waits._turn_id, waits._running, waits._cancelling = state.turn_id, state.running, state.cancelling
         waits._approvals = {wait.id: wait for wait in state.approvals}
         waits._questions = {wait.id: wait for wait in state.questions}
         waits._unknown = {wait.id: wait for wait in state.unknown}
@@ -150,6 +157,7 @@ class Waits:
 
     def _invocation_started(self, envelope: Envelope, payload: Payload) -> None:
         self._turn_id = text_or(payload.get("turn_id"))
+        self._running, self._cancelling = True, False
 
     def _tool_call(self, envelope: Envelope, payload: Payload) -> None:
         call_id = text_or(payload.get("tool_call_id"))
@@ -211,6 +219,7 @@ class Waits:
     def _session_error(self, envelope: Envelope, payload: Payload) -> None:
         self._unknown |= self._started
         self._started = {}
+        self._stopped()
 
     def _turn_suspended(self, envelope: Envelope, payload: Payload) -> None:
         """A started call that the turn waits for: it began in an earlier attempt, and nobody knows how it ended."""
@@ -218,6 +227,20 @@ class Waits:
         for wait in waits if type(waits) is list else ():
             if type(wait) is str and wait in self._started:
                 self._unknown[wait] = self._started.pop(wait)
+        self._stopped()
+
+    def _stopped(self) -> None:
+        """Nothing is asked any more of a turn that was to be cancelled, and stopped without knowing it."""
+        self._running = False
+        if self._cancelling:
+            self._close(lambda wait: wait.turn_id == self._turn_id)
+
+    def _cancel_requested(self, envelope: Envelope, payload: Payload) -> None:
+        turn_id = text_or(payload.get("turn_id")) or self._turn_id
+        if turn_id == self._turn_id and self._running:
+            self._cancelling = True
+        else:
+            self._close(lambda wait: wait.turn_id == turn_id)
 
     def _call_resolved(self, envelope: Envelope, payload: Payload) -> None:
         self._unknown.pop(text_or(payload.get("call_id")), None)
@@ -234,6 +257,7 @@ class Waits:
 
     def _turn_settled(self, envelope: Envelope, payload: Payload) -> None:
         turn_id = text_or(payload.get("turn_id")) or self._turn_id
+        self._running = self._running and turn_id != self._turn_id
         self._close(lambda wait: wait.turn_id == turn_id)
 
     def _close(self, belongs: Any) -> None:
@@ -272,4 +296,5 @@ _HANDLERS = {
     "CALL_ENDED": Waits._call_ended,
     "NO_MORE_ACTIONS": Waits._turn_settled,
     "TURN_CANCELLED": Waits._turn_settled,
+    "CANCEL_REQUESTED": Waits._cancel_requested,
 }

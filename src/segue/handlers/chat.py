@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Unpack
 
@@ -103,7 +102,7 @@ class ChatAgent:
         definitions = [tool.definition() for tool in tools.values()]
         sender = Sender(runtime.model, turn, "", self.options, tools=definitions, speaks=True)
         prompt = Prompt(system=self.instructions, history=messages[:-1], request=messages[-1:])
-        reply = await asyncio.wrap_future(background.start(sender.send(prompt, {})))
+        reply = await turn.to_its_end(background.start(sender.send(prompt, {})))
         return bool(reply.calls)
 
 

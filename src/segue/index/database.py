@@ -16,7 +16,7 @@ from typing import Any
 
 from segue.index.queries import query, schema
 
-VERSION = 1
+VERSION = 2
 """Of the schema and of what is indexed how."""
 APPLICATION = 0x5E60E1DE
 """SQLite's application id: tells an index from other people's databases."""

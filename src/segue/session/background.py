@@ -8,7 +8,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,28 +17,50 @@ _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 
 
-def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine on the background loop. Cancelling the future cancels it there."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
+class Work(Future[T]):
+    """A coroutine on another loop. Done when it has ended, also when it is cancelled: then it has cleaned up."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+        self._coroutine, self._loop = coroutine, loop
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> bool:
+        self._loop.call_soon_threadsafe(self._cancel)
+        return False
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._ended)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            self.set_result(task.result())
+        else:
+            self.set_exception(error)
+
+
+def start(coroutine: Coroutine[Any, Any, T]) -> Work[T]:
+    """Run a coroutine on the background loop."""
+    return Work(coroutine, _loop())
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """`start` and wait. Ctrl-C while waiting cancels the coroutine, waits until it has cleaned up, and goes on."""
-    finished = threading.Event()
-
-    async def watched() -> T:
-        try:
-            return await coroutine
-        finally:
-            finished.set()
-
-    future = start(watched())
+    work = start(coroutine)
     try:
-        return future.result()
+        return work.result()
     except BaseException:
-        if not future.done():
-            future.cancel()
-            finished.wait(5)
+        if not work.done():
+            work.cancel()
+            wait([work], 5)
         raise
 
 

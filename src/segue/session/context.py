@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 from collections.abc import Iterator
@@ -126,7 +127,10 @@ class session_context:
         self._pass_on(error)
 
     async def __aenter__(self) -> SessionHandle:
-        return self.__enter__()
+        handle = self.__enter__()
+        if self._turn is not None and not self._joined:
+            self._turn.runs_in(asyncio.current_task())
+        return handle
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -139,7 +143,7 @@ class session_context:
         self._pass_on(error)
 
     def _pass_on(self, error: BaseException | None) -> None:
-        """A suspended turn is left with the signal, whatever its code made of it on the way."""
+        """A suspended or cancelled turn is left with the signal, whatever its code made of it on the way."""
         signal = self._turn.signal() if self._turn is not None and not self._joined else None
         if signal is not None and not isinstance(error, type(signal)):
             raise signal from error

@@ -25,6 +25,7 @@ NEVER_STARTED = "This call was not run: the process that was to run it ended bef
 LEFT_BEHIND = "This call was not run: a new message came before it was decided on."
 SKIPPED = "It was interrupted; nobody knows whether it took effect. It was not done again."
 """What the model is told of a call of unknown outcome that is left at that."""
+STOPPED = "It was stopped before its end; what it had done by then stays done."
 SUPERSEDED = "superseded"
 """The reason of decisions that nobody made: a new turn began while the call waited."""
 
@@ -68,7 +69,11 @@ def supersede(journal: Journal, lease: Lease, turn_id: str) -> None:
     """
     while True:
         last = journal.last_seq
-        rows = [row for turn in _waiting(journal, turn_id) for row in _superseded(journal, turn)]
+        rows = [
+            row
+            for turn in _waiting(journal, turn_id)
+            for row in cancelled(journal, turn.turn_id, SUPERSEDED, LEFT_BEHIND)
+        ]
         if not rows:
             return
         with contextlib.suppress(StaleWriter):
@@ -103,22 +108,24 @@ def _waiting(journal: Journal, turn_id: str) -> list[Turn]:
     return [turn for turn in found if turn is not None and turn.status not in SETTLED]
 
 
-def _superseded(journal: Journal, turn: Turn) -> list[Event]:
+def cancelled(journal: Journal, turn_id: str, reason: str, not_run: str) -> list[Event]:
+    """The rows that end a turn which nobody goes on with: what it waits for is decided, its open calls are answered;
+    `not_run` is what the model is told of those that never started."""
     with journal.viewing(Waits) as waits:
-        kinds = {wait.id: wait.kind for wait in waits.open if wait.turn_id == turn.turn_id}
-        calls = waits.open_calls(turn.turn_id)
+        kinds = {wait.id: wait.kind for wait in waits.open if wait.turn_id == turn_id}
+        calls = waits.open_calls(turn_id)
     return [
-        *(_closed(wait_id, kind) for wait_id, kind in kinds.items() if kind != "question"),
-        *(_not_run(call, LEFT_BEHIND) for call in calls if not call.started),
-        *(_not_run(call, SKIPPED) for call in calls if kinds.get(call.id) == "unknown_outcome"),
-        TurnCancelled(turn_id=turn.turn_id, reason=SUPERSEDED),
+        *(_closed(wait_id, kind, reason) for wait_id, kind in kinds.items() if kind != "question"),
+        *(_not_run(call, not_run) for call in calls if not call.started),
+        *(_not_run(call, SKIPPED if call.id in kinds else STOPPED) for call in calls if call.started),
+        TurnCancelled(turn_id=turn_id, reason=reason),
     ]
 
 
-def _closed(wait_id: str, kind: str) -> Event:
+def _closed(wait_id: str, kind: str, reason: str) -> Event:
     if kind == "approval":
-        return ToolApprovalDenied(tool_call_id=wait_id, reason=SUPERSEDED)
-    return CallResolved(call_id=wait_id, action="skip", by=SUPERSEDED)
+        return ToolApprovalDenied(tool_call_id=wait_id, reason=reason)
+    return CallResolved(call_id=wait_id, action="skip", by=reason)
 
 
 def _not_run(call: OpenCall, why: str) -> ToolResult:

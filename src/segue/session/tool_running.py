@@ -14,6 +14,9 @@ from segue.session import background
 from segue.session.turn import Frame, Turn, error_text
 from segue.tools.tool import Tool
 
+GRACE = 10.0
+"""Seconds that a cancelled turn waits for a tool that runs in a thread."""
+
 
 async def run_tool(
     turn: Turn, tool: Tool[..., Any], arguments: dict[str, Any], frame: Frame, *, own_loop: bool
@@ -28,8 +31,8 @@ async def run_tool(
         async with limit:
             if tool.is_async and own_loop:
                 return await _on_this_loop(turn, tool, arguments, frame)
-            work = functools.partial(_in_thread, turn, tool, arguments, frame)
-            return await asyncio.wrap_future(background.in_thread(work))
+            work = background.in_thread(functools.partial(_in_thread, turn, tool, arguments, frame))
+            return await _ended(turn, tool, asyncio.wrap_future(work))
     except (ToolFailed, ReplayDivergence):
         raise
     except Exception as error:
@@ -37,6 +40,19 @@ async def run_tool(
             late = f"{tool.name} was not done after {tool.timeout:g} s; it may still be running"
             raise ToolFailed(late) from error
         raise ToolFailed(f"{type(error).__name__}: {error_text(error)}") from error
+
+
+async def _ended(turn: Turn, tool: Tool[..., Any], work: asyncio.Future[Any]) -> Any:
+    """A thread cannot be stopped: when the turn is cancelled, the tool is waited for, and what it gives is recorded."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        if not turn.is_cancelled:
+            raise
+    await asyncio.wait([work], timeout=GRACE)
+    if not work.done():
+        raise ToolFailed(f"{tool.name} was still running {GRACE:g} s after the turn was cancelled")
+    return work.result()
 
 
 async def _on_this_loop(turn: Turn, tool: Tool[..., Any], arguments: dict[str, Any], frame: Frame) -> Any:

@@ -41,8 +41,9 @@ from segue.fold.graph import CallGraph, Node
 from segue.fold.turns import SETTLED, Turns
 from segue.ids import new_id
 from segue.journal import Journal
-from segue.session.recovery import recover, supersede
+from segue.session.recovery import cancelled, recover, supersede
 from segue.session.replay import Replay
+from segue.session.tailing import tails
 from segue.stores.protocol import Lease
 
 T = TypeVar("T")
@@ -53,6 +54,8 @@ LOOK_AT_LEASE = 0.02
 """Seconds between two looks of asynchronous code at a lease that somebody else has."""
 INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit, ReplayDivergence)
 """What ends code without anybody having cancelled the turn, or its own fault: it can be resumed."""
+
+NOT_RUN = "This call was not run: the turn was cancelled before."
 
 ERROR_TEXT = 32_000
 """Characters of an exception's text that are recorded."""
@@ -112,6 +115,11 @@ class Turn:
         self._waits: list[str] = []
         self._diverged: ReplayDivergence | None = None
         self._in_flight: set[Future[Any] | asyncio.Task[Any]] = set()
+        self._cancelled: Cancelled | None = None
+        self._task: asyncio.Task[Any] | None = None
+        """The task that the turn's code runs in, where it is known: cancelled with the turn."""
+        self._is_struck = False
+        """Whether it was, and has to forget it when the turn is left."""
         self._suspended: set[str] = set()
         """Calls that a wait has stopped: whatever they give after that is discarded."""
         self._unwound: list[str] = []
@@ -194,6 +202,7 @@ class Turn:
             if self.attempt == 1:
                 supersede(self.journal, lease, self.turn_id)
             self._lease, self._lease_ahead = lease, None
+            tails.add(self)
         self.invocation_id = new_id("inv")
         return InvocationStarted(
             invocation_id=self.invocation_id,
@@ -301,10 +310,13 @@ class Turn:
             return Suspended(self.session_id, list(self._waits))
 
     def check(self, caller: str) -> None:
-        """Called before each new step: a turn with an open wait goes no further. Raises `Suspended`."""
+        """Called before each new step: a turn that waits or was cancelled goes no further. Raises `Suspended`,
+        `Cancelled`."""
         with self._lock:
             if self._diverged is not None:
                 raise self._diverged
+            if self._cancelled is not None:
+                raise self._cancelled
             if self._waits:
                 self._stop(caller)
                 raise Suspended(self.session_id, list(self._waits))
@@ -325,11 +337,50 @@ class Turn:
         self._in_flight.add(step)
         step.add_done_callback(self._in_flight.discard)
         try:
+            if self._cancelled is not None:  # before this step was in flight
+                step.cancel()
             return await asyncio.shield(asyncio.wrap_future(step) if isinstance(step, Future) else step)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            if self._cancelled is not None:
+                raise self._cancelled from error
             if not self._waits:
                 step.cancel()
             raise
+
+    # --- cancelling -----------------------------------------------------------------------------------------------
+
+    def cancel(self, reason: str) -> None:
+        """Somebody asked for it: no new step begins, those in flight are cancelled, and the task that opened the turn.
+        It ends as cancelled whatever its code makes of that. Called from any thread."""
+        with self._lock:
+            if self.ended or self._cancelled is not None:
+                return
+            self._cancelled = Cancelled(reason)
+            steps, task = list(self._in_flight), self._task
+        for step in steps:
+            _cancel(step)
+        if task is not None:
+            with suppress(RuntimeError):  # its loop is closed
+                task.get_loop().call_soon_threadsafe(self._strike, task)
+
+    def runs_in(self, task: asyncio.Task[Any] | None) -> None:
+        self._task = task
+
+    def _strike(self, task: asyncio.Task[Any]) -> None:
+        if not self.ended:
+            self._is_struck = True
+            task.cancel()
+
+    def _absorb(self) -> bool:
+        """Whether the task's cancellation was ours: what comes after the turn is not cancelled."""
+        struck, self._is_struck = self._is_struck, False
+        if struck and self._task is not None:
+            self._task.uncancel()
+        return struck
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled is not None
 
     def _stop(self, caller: str) -> None:
         frame = self._frames.get(caller)
@@ -381,26 +432,40 @@ class Turn:
         """`leave` for `async with`: a task that is cancelled, however often, still records how its turn ended."""
         if self._left(error):
             return
-        cancelled: asyncio.CancelledError | None = None
+        impatient: asyncio.CancelledError | None = None
         try:
             try:
-                await self.land_async()
-                if self._waits:
-                    await asyncio.to_thread(self._land)
-            except asyncio.CancelledError as impatient:
-                cancelled = impatient
+                await self._landed()
+            except asyncio.CancelledError as again:
+                impatient = again
             if self._is_open():
                 last = asyncio.wrap_future(self._last(error))
                 while not last.done():
                     try:
                         await asyncio.wait([last])
-                    except asyncio.CancelledError as impatient:
-                        cancelled = impatient
+                    except asyncio.CancelledError as again:
+                        impatient = again
                 last.result()
         finally:
             self._close()
-        if cancelled is not None:
-            raise cancelled
+        if impatient is not None and not self._absorb():
+            raise impatient
+        self._absorb()
+
+    async def _landed(self) -> None:
+        while True:
+            try:
+                await self.land_async()
+                if self._is_stopped:
+                    await asyncio.to_thread(self._land)
+                return
+            except asyncio.CancelledError:
+                if not self._absorb():
+                    raise
+
+    @property
+    def _is_stopped(self) -> bool:
+        return bool(self._waits) or self._cancelled is not None
 
     def _left(self, error: BaseException | None) -> bool:
         """Whether there is nothing to do now: ended already, or held open by a bound generator."""
@@ -412,7 +477,7 @@ class Turn:
 
     async def land_async(self) -> None:
         """Let the steps in flight of a suspended turn come to their end; also before their loop is left."""
-        while self._waits and (mine := [step for step in list(self._in_flight) if _lives_here(step)]):
+        while self._is_stopped and (mine := [step for step in list(self._in_flight) if _lives_here(step)]):
             await asyncio.wait(
                 [asyncio.wrap_future(step) if isinstance(step, Future) else step for step in mine]
             )
@@ -420,7 +485,7 @@ class Turn:
     def _land(self) -> None:
         """The same for those of other threads. A tool on a loop that this thread itself runs, or that is closed, cannot
         be waited for: it then has an unknown outcome."""
-        while self._waits and (others := [step for step in list(self._in_flight) if not _is_lost(step)]):
+        while self._is_stopped and (others := [step for step in list(self._in_flight) if not _is_lost(step)]):
             step = others[0]
             wait([step]) if isinstance(step, Future) else _wait_for_task(step)
 
@@ -444,6 +509,8 @@ class Turn:
     def _ending(self, error: BaseException | None) -> list[Event]:
         if self._diverged is not None:
             return [SessionError(message=str(self._diverged), code="interrupted", turn_id=self.turn_id)]
+        if self._cancelled is not None:
+            return cancelled(self.journal, self.turn_id, str(self._cancelled), NOT_RUN)
         if self._waits:
             return [TurnSuspended(turn_id=self.turn_id, waits=list(self._waits))]
         if isinstance(error, Suspended):  # another session's, opened inside this turn
@@ -466,13 +533,14 @@ class Turn:
             )
 
     def signal(self) -> BaseException | None:
-        """What an ended turn is to be left with, whatever its code gave: the signal when it is suspended, the error
-        when its program diverged from the record."""
-        if self._diverged is not None:
-            return self._diverged
+        """What an ended turn is to be left with, whatever its code gave: the signal when it is suspended or cancelled,
+        the error when its program diverged from the record."""
+        if self._diverged is not None or self._cancelled is not None:
+            return self._diverged or self._cancelled
         return Suspended(self.session_id, list(self._waits)) if self._waits else None
 
     def _close(self) -> None:
+        tails.remove(self)
         with self._lock:
             self.ended = True
             lease, self._lease = self._lease, None
@@ -486,6 +554,14 @@ class Turn:
         finally:
             for action in self._on_end:
                 action()
+
+
+def _cancel(step: Future[Any] | asyncio.Task[Any]) -> None:
+    if isinstance(step, Future):
+        step.cancel()
+    else:
+        with suppress(RuntimeError):  # its loop is closed
+            step.get_loop().call_soon_threadsafe(step.cancel)
 
 
 def _lives_here(step: Future[Any] | asyncio.Task[Any]) -> bool:

@@ -234,6 +234,47 @@ async def test_two_dispatchers_of_one_store_run_each_turn_once(db: SessionDB, of
     assert set(office.most.values()) == {1}
 
 
+# --- cancelling ---
+
+
+async def test_a_turn_that_is_cancelled_lets_the_next_one_run(db: SessionDB, office: Office) -> None:
+    office.gate.clear()
+    async with Dispatcher(office.app, db=db) as dispatcher:
+        first, second = [await dispatcher.submit(text, "s") for text in ("first", "second")]
+        await until_running(office)
+        await dispatcher.cancel("s", reason="enough")
+        assert (await dispatcher.finished(first)).status == "cancelled"
+        office.gate.set()
+        assert (await dispatcher.finished(second)).status == "completed"
+    assert [row.type for row in db.read("s")].count("TURN_CANCELLED") == 1
+
+
+async def test_what_is_cancelled_before_it_began_never_runs(db: SessionDB, office: Office) -> None:
+    office.gate.clear()
+    async with Dispatcher(office.app, db=db) as dispatcher:
+        first, second, third = [await dispatcher.submit(text, "s") for text in ("first", "second", "third")]
+        await until_running(office)
+        for _ in range(2):
+            assert await dispatcher.cancel("s", second.turn_id) == second.turn_id
+        assert (await dispatcher.finished(second)).status == "cancelled"
+        office.gate.set()
+        assert [(await dispatcher.finished(one)).status for one in (first, third)] == ["completed"] * 2
+    assert office.told["s"] == ["first", "third"]
+
+
+async def test_another_session_is_not_touched_by_a_cancellation(db: SessionDB, office: Office) -> None:
+    office.gate.clear()
+    async with Dispatcher(office.app, db=db) as dispatcher:
+        mine, other = [await dispatcher.submit("x", name) for name in ("s", "t")]
+        await until_running(office, "s")
+        await until_running(office, "t")
+        await dispatcher.cancel("s")
+        assert (await dispatcher.finished(mine)).status == "cancelled"
+        assert db.turns("t").all[0].status == "running"
+        office.gate.set()
+        assert (await dispatcher.finished(other)).status == "completed"
+
+
 # --- waits ---
 
 
