@@ -35,12 +35,15 @@ def submit(
 
     `client_id` is the caller's own name for it: submitting it again, after a lost answer or a crash, does nothing more.
     While a turn runs, or others wait, it is done after them (`queue`), it reaches the running turn where all its calls
-    are answered (`steer`), or it is refused.
+    are answered (`steer`), or it is refused. Only text steers, and only the handler of its own route, if that takes it,
+    as `chat_agent` does; else it is done after the others.
 
     Raises `UsageError` for blank input, `SessionBusy` when it is refused, `StorageError`.
     """
     if isinstance(input, str) and not input.strip():
         raise UsageError("the input is blank: a turn begins with something to say")
+    if mode == "steer" and not isinstance(input, str):
+        raise UsageError("only text can be sent into a running turn")
     client_id = client_id or new_id("sub")
     turn_id = _turn_id(journal.session_id, client_id)
     row = TurnSubmitted(

@@ -15,6 +15,7 @@ from segue.session.ambient import current_runtime, require_writer
 from segue.session.prompt import Message, Prompt
 from segue.session.runtime import NO_MODEL, ExecOptions, Runtime, create_runtime
 from segue.session.sending import Options, Sender
+from segue.session.steering import delivered
 from segue.session.tool_calls import ToolCalls
 from segue.session.turn import Turn
 from segue.tools.tool import Tool, toolset
@@ -61,12 +62,13 @@ class ChatAgent:
         turn, tools = require_writer().turn, self.tools or context.tools
         runtime = self._runtime(turn)
         calls = ToolCalls(turn, "", tools, runtime, own_loop=True)
-        for _ in range(self.steps):
+        for left in range(self.steps, -1, -1):
             messages = await self._answered(turn, calls)
-            if messages[-1]["role"] == "assistant" or not await self._ask(turn, runtime, tools, messages):
+            if messages[-1]["role"] == "assistant":
                 yield NoMoreActions()
                 return
-        await self._answered(turn, calls)
+            if left:
+                await self._ask(turn, runtime, tools, messages)
         raise StepLimit(
             "the model still wanted to call tools after its last step: raise `steps`, or ask for less"
         )
@@ -84,26 +86,22 @@ class ChatAgent:
         return runtime
 
     async def _answered(self, turn: Turn, calls: ToolCalls) -> list[Message]:
-        """The conversation, its open calls run."""
-        messages = _conversation(turn)
-        made = open_calls(messages)
-        if not made:
-            return messages
-        await calls.answers("", made)
+        """The conversation, its open calls run, with what users sent meanwhile."""
+        if made := open_calls(_conversation(turn)):
+            await calls.answers("", made)
+        await delivered(turn)
         return _conversation(turn)
 
     async def _ask(
         self, turn: Turn, runtime: Runtime, tools: dict[str, Tool[..., Any]], messages: list[Message]
-    ) -> bool:
-        """Whether the model called tools."""
+    ) -> None:
         if runtime.model is None:
             raise NoModel(NO_MODEL)
         turn.check("")
         definitions = [tool.definition() for tool in tools.values()]
         sender = Sender(runtime.model, turn, "", self.options, tools=definitions, speaks=True)
         prompt = Prompt(system=self.instructions, history=messages[:-1], request=messages[-1:])
-        reply = await turn.to_its_end(background.start(sender.send(prompt, {})))
-        return bool(reply.calls)
+        await turn.to_its_end(background.start(sender.send(prompt, {})))
 
 
 def open_calls(messages: list[Message]) -> list[ToolCallChunk]:

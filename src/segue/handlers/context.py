@@ -22,6 +22,7 @@ from segue.models.protocol import ToolCallChunk
 from segue.session.ambient import current_runtime
 from segue.session.prompt import Message, text
 from segue.session.recovery import SKIPPED
+from segue.session.steering import delivered
 from segue.session.tool_calls import ToolCalls, denial
 from segue.session.turn import Turn
 from segue.tools.digest import digest_of
@@ -99,6 +100,11 @@ class SessionContext:
     def pending_tool_call(self) -> dict[str, Any] | None:
         """The first of `pending_tool_calls`."""
         return copy_json(self._pending[0]) if self._pending else None
+
+    async def steered(self) -> list[str]:
+        """What users sent into this turn since this was last called, now in the conversation. Call it where every tool
+        call has its result, before the model is asked again."""
+        return await delivered(self._turn)
 
     # --- tools ---
 

@@ -111,10 +111,9 @@ async def test_a_busy_session_refuses_if_the_caller_says_so(db: SessionDB, offic
     async with Dispatcher(office.app, db=db) as dispatcher:
         await dispatcher.submit("first", "s")
         await until_running(office)
-        rows = db.journal("s").last_seq
         with pytest.raises(SessionBusy):
             await dispatcher.submit("second", "s", mode="refuse")
-        assert db.journal("s").last_seq == rows
+        assert [row.type for row in db.read("s")].count("TURN_SUBMITTED") == 1
         office.gate.set()
         await dispatcher.drained()
         await dispatcher.finished(await dispatcher.submit("third", "s", mode="refuse"))
@@ -232,6 +231,91 @@ async def test_two_dispatchers_of_one_store_run_each_turn_once(db: SessionDB, of
             assert (await one.finished(submission)).status == "completed"
     assert sorted(text for told in office.told.values() for text in told) == sorted(map(str, range(12)))
     assert set(office.most.values()) == {1}
+
+
+# --- steering ---
+
+
+def busy_agent(db: SessionDB, *replies: Any) -> tuple[Dispatcher, asyncio.Event, asyncio.Event, Scripted]:
+    """A chat agent whose tool waits; the events tell that it does, and let it go on."""
+    looking, go_on, model = asyncio.Event(), asyncio.Event(), Scripted(list(replies))
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        looking.set()
+        await go_on.wait()
+        return "seen"
+
+    app = AgentApp()
+    app.agent_route("/")(chat_agent(model, tools=[look]))
+    return Dispatcher(app, db=db, look_every=0.05), looking, go_on, model
+
+
+LOOKS: dict[str, Any] = {"tool_calls": [{"name": "look", "arguments": {}}]}
+
+
+async def test_a_message_reaches_the_running_turn_where_every_call_has_its_result(
+    db: SessionDB, desk: Desk
+) -> None:
+    agent, looking, go_on, model = busy_agent(db, LOOKS, "as you said", "next")
+    async with agent as dispatcher:
+        first = await dispatcher.submit("look", "s")
+        await looking.wait()
+        queued = await dispatcher.submit("later", "s")
+        steering = await dispatcher.submit("to the left", "s", mode="steer")
+        go_on.set()
+        assert (await dispatcher.finished(first)).status == "completed"
+        assert (await dispatcher.finished(steering)).status == "completed"
+        await dispatcher.finished(queued)
+    assert desk.told() == [
+        ("user", "look"),
+        ("assistant", ""),
+        ("tool", "seen"),
+        ("user", "to the left"),
+        ("assistant", "as you said"),
+        ("user", "later"),
+        ("assistant", "next"),
+    ]
+    assert model.requests[1].messages[-1] == {"role": "user", "content": "to the left"}
+
+
+async def test_a_message_that_comes_too_late_to_steer_is_a_turn(db: SessionDB, desk: Desk) -> None:
+    agent, _, _, _ = busy_agent(db, "one", "two")
+    async with agent as dispatcher:
+        for text in ("first", "second"):
+            turn = await dispatcher.finished(await dispatcher.submit(text, "s", mode="steer"))
+            assert turn.status == "completed"
+    assert [text for role, text in desk.told() if role == "user"] == ["first", "second"]
+    assert desk.statuses() == ["completed"] * 2
+
+
+async def test_a_handler_of_ones_own_asks_for_what_was_sent(db: SessionDB, desk: Desk) -> None:
+    asked, sent = asyncio.Event(), asyncio.Event()
+    taken: list[list[str]] = []
+
+    async def handler(ctx: SessionContext) -> AsyncIterator[events.Event]:
+        asked.set()
+        await sent.wait()
+        taken.extend([await ctx.steered(), await ctx.steered()])
+        yield events.NoMoreActions()
+
+    async with Dispatcher(handler, db=db) as dispatcher:
+        first = await dispatcher.submit("hello", "s")
+        await asked.wait()
+        for text in ("one", "two"):
+            await dispatcher.submit(text, "s", mode="steer")
+        sent.set()
+        await dispatcher.finished(first)
+        await dispatcher.drained()
+    assert (taken, desk.statuses()) == ([["one", "two"], []], ["completed"])
+    assert desk.told() == [("user", "hello"), ("user", "one"), ("user", "two")]
+
+
+async def test_only_text_steers(db: SessionDB, office: Office) -> None:
+    async with Dispatcher(office.app, db=db) as dispatcher:
+        with pytest.raises(UsageError, match="only text"):
+            await dispatcher.submit([{"type": "text", "text": "x"}], "s", mode="steer")
 
 
 # --- cancelling ---
