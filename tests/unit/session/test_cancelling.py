@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +15,7 @@ from handling import Desk
 
 import segue
 from segue import AgentApp, SessionContext, agentic_function, chat_agent, events, tool
-from segue.errors import Cancelled, NotWaiting, Suspended
+from segue.errors import Cancelled, ModelRateLimited, NotWaiting, Suspended
 from segue.handlers.drive import drive
 from segue.models.scripted import Scripted
 from segue.session import decisions, tailing
@@ -153,6 +154,43 @@ def test_a_model_that_streams(db: SessionDB, desk: Desk, busy: Busy) -> None:
     is_over(desk)
 
 
+class Failing(Scripted):
+    """Is overloaded, and asks for a long pause."""
+
+    def __init__(self, busy: Busy) -> None:
+        super().__init__(["never"])
+        self.busy = busy
+
+    async def stream(self, request: Any) -> AsyncIterator[Any]:
+        self.busy.reached.set()
+        raise ModelRateLimited("slow down", retry_after=100)
+        yield
+
+
+def test_a_pause_before_the_model_is_asked_again(db: SessionDB, desk: Desk, busy: Busy) -> None:
+    cancelled_meanwhile(db, busy, lambda: desk.run(chat_agent(Failing(busy)), "x"))
+    is_over(desk)
+
+
+def test_a_function_whose_tool_runs(db: SessionDB, desk: Desk, busy: Busy) -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        busy.wait_sync()
+        return "seen"
+
+    @agentic_function
+    def looks(runtime: Any = None) -> str:
+        """Look."""
+        return str(runtime.exec("look", tools=[look]))
+
+    model = Scripted([{"tool_calls": [{"name": "look", "arguments": {}}]}, "never asked"])
+    cancelled_meanwhile(db, busy, lambda: looks.run(session_id="s", runtime=Runtime(model)))
+    assert (busy.ends, len(model.requests)) == (["left"], 1)
+    assert [row["result"] for row in desk.payloads("TOOL_RESULT")] == ["seen"]
+    is_over(desk)
+
+
 @agentic_function
 def asks_inside(runtime: Any = None) -> str:
     """Ask."""
@@ -270,12 +308,12 @@ def test_what_is_not_there_cannot_be_cancelled(db: SessionDB) -> None:
 
 
 def test_cancelling_races_with_the_end(db: SessionDB, desk: Desk) -> None:
-    app = AgentApp()
+    app, chance = AgentApp(), random.Random(1)
 
     @app.agent_route("/")
     async def handler(ctx: SessionContext) -> AsyncIterator[events.Event]:
         yield events.MessageStart(message_id=ctx.invocation_id)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(chance.uniform(0, 0.008))
         yield events.MessageEnd(message_id=ctx.invocation_id)
 
     async def one() -> None:
@@ -288,8 +326,11 @@ def test_cancelling_races_with_the_end(db: SessionDB, desk: Desk) -> None:
                     )
         await canceller
 
-    for _ in range(30):
-        asyncio.run(one())
+    async def all_of_them() -> None:
+        for _ in range(500):
+            await one()
+
+    asyncio.run(all_of_them())
     ended = [row for row in desk.types() if row in ("NO_MORE_ACTIONS", "TURN_CANCELLED")]
-    assert len(ended) == len(desk.statuses()) == 30
-    assert set(desk.statuses()) <= {"cancelled", "completed"}
+    assert len(ended) == len(desk.statuses()) == 500
+    assert set(desk.statuses()) == {"cancelled", "completed"}
