@@ -38,6 +38,8 @@
     │   └── ToolDenied                a reviewer refused the call
     ├── HandlerError                  a handler yielded what it may not
     └── UsageError                    the caller's words are off (exit code 2)
+        ├── InvalidPolicy             the approval policy cannot be what was meant
+        └── InvalidAnswer             the question takes another answer
 
 Signals are not errors: `Suspended` (with `ApprovalRequired`) and `Cancelled` derive from BaseException, so that
 `except Exception` in a user's code does not swallow them.
@@ -292,6 +294,22 @@ class StepLimit(ModelError):
 
 class UsageError(SegueError):
     code = "usage"
+
+
+class InvalidPolicy(UsageError):
+    """The approval policy is malformed, or names a tool that is not there. Nothing is started under it."""
+
+    code = "invalid_policy"
+
+
+class InvalidAnswer(UsageError):
+    """The answer is none of the question's options, or not of its schema. `problems` says what does not fit."""
+
+    code = "invalid_answer"
+
+    def __init__(self, message: str, *, problems: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.problems = problems or []
 
 
 class Suspended(BaseException):

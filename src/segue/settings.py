@@ -58,6 +58,19 @@ def home_key() -> str:
     return f"{os.environ.get('SEGUE_HOME', '')}|{os.environ.get('HOME', '')}"
 
 
+def approval_policy() -> list[tuple[str, Any]]:
+    """What says which tools need an approval, with where it was said; unchecked. Raises `UsageError` as above."""
+    home = Path(os.environ.get("SEGUE_HOME") or _user_home() / ".segue").absolute()
+    path = home / "config.toml"
+    config = _read_config(path)
+    said: list[tuple[str, Any]] = []
+    if "approval_tools" in config:
+        said.append((f"approval_tools in {path}", config["approval_tools"]))
+    if text := os.environ.get("SEGUE_APPROVAL_POLICY", ""):
+        said.append(("SEGUE_APPROVAL_POLICY", [name.strip() for name in text.split(",")]))
+    return said
+
+
 def environment(name: str) -> str:
     """One variable, empty when unset: provider keys and base URLs are read through this, when they are needed."""
     return os.environ.get(name, "")

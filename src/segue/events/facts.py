@@ -148,6 +148,8 @@ class ToolApprovalRequired(Event, frozen=True, kw_only=True):
     reason: str = ""
     digest: str = ""
     """Of name and arguments as they will run; a grant names it."""
+    declaration: str = ""
+    """Digest of the tool as it is declared; a rule names it. Empty where no tool is asked for."""
     called_by: str = ""
 
 
@@ -280,6 +282,7 @@ class ToolApprovalGranted(Event, frozen=True, kw_only=True):
     approver: str = ""
     expires_at: str = ""
     rule_id: str = ""
+    """Of the rule that granted it, when no person did."""
 
 
 class ToolApprovalDenied(Event, frozen=True, kw_only=True):
@@ -291,11 +294,20 @@ class ToolApprovalDenied(Event, frozen=True, kw_only=True):
 
 
 class ApprovalRuleSet(Event, frozen=True, kw_only=True):
+    """Somebody grants calls of a tool ahead, in this session. Set again with `withdrawn`, the rule is none any more."""
+
     TYPE: ClassVar[str] = "APPROVAL_RULE_SET"
     CONTROL: ClassVar[bool] = True
     rule_id: str
     tool: str
+    declaration: str = ""
+    """Digest of the tool as it was declared when its call was shown: the rule is for no other one."""
     predicate: dict[str, Any] | None = None
+    """`{arguments}`: calls with exactly these arguments; null: with any."""
+    session_id: str = ""
+    """The session it is for: in a copy of the row in another session it is no rule."""
+    by: str = ""
+    withdrawn: bool = False
 
 
 class QuestionAnswered(Event, frozen=True, kw_only=True):

@@ -23,6 +23,10 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     arguments: Any = None
     """Of the tool. Shared with the envelope: never change it."""
     options: list[str] = []
+    schema: dict[str, Any] | None = None
+    """JSON schema of the answer to a question."""
+    declaration: str = ""
+    """Of an approval: digest of the tool as it is declared; empty where no tool is asked for."""
     called_by: str = ""
     """Node of the agentic call it is inside; empty for the conversation's own."""
     seq: int = 0
@@ -179,7 +183,8 @@ class Waits:
         self._tool_call(envelope, payload)
         wait = self._tool_wait("approval", envelope, payload)
         if wait.id:
-            self._approvals[wait.id] = wait
+            declaration = text_or(payload.get("declaration"))
+            self._approvals[wait.id] = msgspec.structs.replace(wait, declaration=declaration)
 
     def _tool_started(self, envelope: Envelope, payload: Payload) -> None:
         wait = self._tool_wait("unknown_outcome", envelope, payload)
@@ -201,6 +206,7 @@ class Waits:
 
     def _question_asked(self, envelope: Envelope, payload: Payload) -> None:
         question_id, options = text_or(payload.get("question_id")), payload.get("options")
+        schema = payload.get("schema")
         if not question_id:
             return
         self._questions[question_id] = Wait(
@@ -208,6 +214,7 @@ class Waits:
             id=question_id,
             name=text_or(payload.get("question")),
             options=[text_or(option) for option in options] if type(options) is list else [],
+            schema=schema if type(schema) is dict else None,
             called_by=text_or(payload.get("called_by")),
             seq=envelope.seq,
             turn_id=self._turn_id,

@@ -13,6 +13,7 @@ from segue.handlers.context import SessionContext
 from segue.handlers.yields import Yields
 from segue.session.ambient import require_writer
 from segue.session.turn import Turn
+from segue.tools.policy import load_policy
 
 
 def user_message(given: Any) -> dict[str, Any]:
@@ -24,8 +25,10 @@ async def run_handler(app: AgentApp, path: str, reason: dict[str, Any] | None = 
     """Invoke the handler of a route, from the first row of the ambient turn on; `reason` is that of a new turn. Gives
     the text of the conversation's last message when it is an assistant's, else None.
 
-    What ends the turn writes its end: this raises what the handler raised, or `HandlerError`.
+    What ends the turn writes its end: this raises what the handler raised, or `HandlerError`; `InvalidPolicy` before
+    anything of the turn is written.
     """
+    load_policy().check()
     turn = require_writer().turn
     turn.handled = True
     if reason is not None:

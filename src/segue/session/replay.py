@@ -101,7 +101,7 @@ class Replay:
         mine = [
             decision
             for wait, decision in self.decisions.items()
-            if wait in self._nodes or wait in self._asked
+            if (wait in self._nodes or wait in self._asked) and not decision.payload.get("rule_id")
         ]
         last = max(mine, key=lambda decision: decision.seq, default=None)
         if last is None:

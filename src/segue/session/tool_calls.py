@@ -4,27 +4,38 @@ there. Where the turn runs again, what the record has is answered from it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from segue.errors import InvalidArguments, Suspended, ToolFailed
+from segue.errors import InvalidArguments, StaleWriter, Suspended, ToolFailed
 from segue.events.codec import decode_json, encode_json
-from segue.events.facts import CallEnded, Event, ToolApprovalRequired, ToolResult, ToolStarted
+from segue.events.facts import (
+    CallEnded,
+    Event,
+    ToolApprovalGranted,
+    ToolApprovalRequired,
+    ToolResult,
+    ToolStarted,
+)
 from segue.events.json_values import json_or_reason, to_json
 from segue.fold.graph import TERMINAL, CallGraph, Node
+from segue.fold.rules import Rules
 from segue.ids import utc_now
 from segue.journal import shown
 from segue.models.protocol import ToolCallChunk
 from segue.session.prompt import Message, text
 from segue.session.recovery import SKIPPED
 from segue.session.replay import Decision
+from segue.session.rules import admitting
 from segue.session.sending import Reply
 from segue.session.tool_running import run_tool
 from segue.session.turn import Frame, Turn
 from segue.tools.digest import digest_of
+from segue.tools.policy import Policy, load_policy
 from segue.tools.tool import Tool
 
 
@@ -38,6 +49,8 @@ class Ready(msgspec.Struct, frozen=True):
     attempt: int = 1
     note: str = ""
     """What the model is told besides the result."""
+    rule_id: str = ""
+    """Of the rule that grants it, when nobody else did."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -63,6 +76,7 @@ class ToolCalls:
     ) -> None:
         self._turn, self._caller, self._tools = turn, caller, tools
         self._runtime, self._own_loop = runtime, own_loop
+        self._policy = load_policy() if tools else Policy()
 
     async def run(self, reply: Reply) -> list[Message]:
         """The tool messages for the calls of a reply, in their order. What fails is told to the model, whatever it is.
@@ -79,11 +93,7 @@ class ToolCalls:
 
         A call that waits for somebody suspends the turn, once the others are done: raises `Suspended`.
         """
-        states = {call.id: self._state(owner, call) for call in calls}
-        running = [state for state in states.values() if isinstance(state, Ready)]
-        if running:
-            self._turn.check(self._caller)
-        given = await self._turn.to_its_end(self._made(owner, self._first_rows(owner, states), running))
+        states, given = await self._turn.to_its_end(self._made(owner, calls))
         self._suspend([state for state in states.values() if isinstance(state, Waiting)])
         return {call_id: state for call_id, state in states.items() if isinstance(state, Answer)} | given
 
@@ -118,7 +128,8 @@ class ToolCalls:
         if known is not None and self._turn.replay.started(known, call.id):
             return self._started_before(owner, ready, known)
         decided = self._turn.replay.decision(known, call.id)
-        return self._gated(owner, ready, known) if decided or tool.gated(ready.arguments) else ready
+        gated = decided or self._policy.gates(tool.name) or tool.gated(ready.arguments)
+        return self._gated(owner, ready, known) if gated else ready
 
     def _started_before(self, owner: str, call: Ready, known: Node) -> Ready | Answer | Waiting:
         """It may have had its effect: only one that stopped at a wait of its own, or that is declared idempotent, is
@@ -141,10 +152,11 @@ class ToolCalls:
         decision = self._turn.replay.decision(known, call.id)
         if decision is None:
             asked = known is not None and self._turn.replay.asked(known, call.id)
-            return Waiting(call.id, None if asked else self._question(owner, call))
+            return self._by_rule(call) or Waiting(call.id, None if asked else self._question(owner, call))
         if decision.type == "TOOL_APPROVAL_DENIED":
             return Answer(denial(decision), is_error=True)
-        return self._granted(call, decision) or Waiting(call.id, self._question(owner, call))
+        granted = self._granted(call, decision) or self._by_rule(call)
+        return granted or Waiting(call.id, self._question(owner, call))
 
     def _granted(self, call: Ready, grant: Decision) -> Ready | None:
         """The call as it was granted; None when the grant is for something else, or too old."""
@@ -164,12 +176,19 @@ class ToolCalls:
         except InvalidArguments:
             return None
 
+    def _by_rule(self, call: Ready) -> Ready | None:
+        """The call, granted by a rule of the session; None when none admits it."""
+        with self._turn.journal.viewing(Rules) as rules:
+            rule = admitting(rules.active, call.tool, to_json(call.arguments))
+        return None if rule is None else msgspec.structs.replace(call, rule_id=rule.id)
+
     def _question(self, caller: str, call: Ready) -> ToolApprovalRequired:
         return ToolApprovalRequired(
             tool_call_id=call.id,
             name=call.tool.name,
             arguments=to_json(call.arguments),
             digest=_digest(call),
+            declaration=call.tool.declaration(),
             called_by=caller,
         )
 
@@ -182,6 +201,11 @@ class ToolCalls:
             for call_id, state in states.items()
             if isinstance(state, Answer) and not state.recorded
         ]
+        granted = [
+            ToolApprovalGranted(tool_call_id=state.id, digest=_digest(state), rule_id=state.rule_id)
+            for state in states.values()
+            if isinstance(state, Ready) and state.rule_id
+        ]
         started = [
             ToolStarted(
                 tool_call_id=state.id,
@@ -193,7 +217,7 @@ class ToolCalls:
             for state in states.values()
             if isinstance(state, Ready)
         ]
-        return [*answers, *started]
+        return [*answers, *granted, *started]
 
     def _suspend(self, waiting: list[Waiting]) -> None:
         if not waiting:
@@ -206,17 +230,37 @@ class ToolCalls:
 
     # --- running ---
 
-    async def _made(self, caller: str, rows: list[Event], calls: list[Ready]) -> dict[str, Answer]:
-        """All at once. A signal that one of them raises goes on when the others are done, and their results written."""
-        if rows:
-            await self._turn.append_async(*rows)
-        done = await asyncio.gather(*[self._one(caller, call) for call in calls], return_exceptions=True)
+    async def _made(
+        self, caller: str, calls: Sequence[ToolCallChunk]
+    ) -> tuple[dict[str, Ready | Answer | Waiting], dict[str, Answer]]:
+        """All at once: what became of the calls, and the answers of those that ran. A signal that one of them raises
+        goes on when the others are done, and their results written."""
+        states = {call.id: self._state(caller, call) for call in calls}
+        if any(isinstance(state, Ready) for state in states.values()):
+            self._turn.check(self._caller)
+        await self._begin(caller, states)
+        running = [state for state in states.values() if isinstance(state, Ready)]
+        done = await asyncio.gather(*[self._one(caller, call) for call in running], return_exceptions=True)
         for outcome in done:
             if isinstance(outcome, BaseException):
                 raise outcome
-        return {
-            call.id: answer for call, answer in zip(calls, done, strict=True) if isinstance(answer, Answer)
-        }
+        given = zip(running, done, strict=True)
+        return states, {call.id: answer for call, answer in given if isinstance(answer, Answer)}
+
+    async def _begin(self, caller: str, states: dict[str, Ready | Answer | Waiting]) -> None:
+        """Write the first rows. What a rule grants is written onto the very state in which the rule was there: one that
+        is withdrawn meanwhile grants nothing more."""
+        by_rule = [state for state in states.values() if isinstance(state, Ready) and state.rule_id]
+        if by_rule:
+            await self._turn.append_async()  # the turn is open from here on
+        while by_rule:
+            last = self._turn.journal.last_seq
+            for call in by_rule:
+                states[call.id] = self._by_rule(call) or Waiting(call.id, self._question(caller, call))
+            with contextlib.suppress(StaleWriter):
+                return await self._turn.append_onto(last, *self._first_rows(caller, states))
+        if rows := self._first_rows(caller, states):
+            await self._turn.append_async(*rows)
 
     async def _one(self, caller: str, call: Ready) -> Answer:
         try:

@@ -163,10 +163,10 @@ class Turn:
             first = [] if self._lease is not None else [self._open(self.reason)]
             return self.journal.submit(*first, *events, lease=self._lease)
 
-    async def append_onto(self, last_seq: int, event: Event) -> None:
+    async def append_onto(self, last_seq: int, *events: Event) -> None:
         """Append, if that row is the session's last one. Raises `StaleWriter` when it is not."""
         self._require_open()
-        await self.journal.append_async(event, lease=self._lease, expected_seq=last_seq)
+        await self.journal.append_async(*events, lease=self._lease, expected_seq=last_seq)
 
     def submit_exchange(self, reason: dict[str, Any], *events: Event) -> Future[list[int]]:
         """Queue the start of an exchange: an INVOCATION_STARTED of this turn, with its reason, and what follows it."""

@@ -52,8 +52,12 @@ def options_of(**given: Any) -> Options:
     return chosen
 
 
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
 def checked_name(name: str, origin: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise DefinitionError(
             f"{origin}: {name!r} cannot be a tool's name: providers take 1 to 64 of A-Z a-z 0-9 _ -. Declare it with"
             " tool(function, name=...)"

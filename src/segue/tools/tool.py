@@ -13,8 +13,10 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, overload
 import msgspec
 
 from segue.errors import DefinitionError
+from segue.events.json_values import json_or_reason
 from segue.tools.arguments import arguments_of, misfit
 from segue.tools.callables import doc_of, fixed_arguments, is_async, is_unbound, naming
+from segue.tools.digest import digest_of, function_marks
 from segue.tools.options import Options, checked_name, options_of
 from segue.typed.annotations import Unresolved, function_of
 from segue.typed.docstrings import documented
@@ -28,6 +30,10 @@ R = TypeVar("R")
 
 INJECTED = ("runtime", "idempotency_key")
 """Parameters that Segue fills in: the runtime, and a key that stays the same when a call is tried again."""
+
+
+DECLARED: set[str] = set()
+"""Names of all tools of this process so far: what an approval policy can name."""
 
 
 class Tool(Generic[P, R]):
@@ -45,6 +51,7 @@ class Tool(Generic[P, R]):
         self.origin = f"{holder.__module__}:{holder.__qualname__}"
         """Where the function is: `module:qualified.name`."""
         self.name = checked_name(options.name if options.name is not None else holder.__name__, self.origin)
+        DECLARED.add(self.name)
         self.is_async = is_async(function)
         self._doc = documented(doc_of(holder))
         self.description = self._doc.text if options.description is None else options.description
@@ -105,6 +112,19 @@ class Tool(Generic[P, R]):
             return bool(mark({**self._ready().fixed, **arguments}))
         except Exception:  # whatever a predicate does, an approval is not skipped by mistake
             return True
+
+    def declaration(self) -> str:
+        """A digest of what the tool is declared to be: where it is, what the model is told, defaults and fixed
+        arguments, and its mark. A rule that somebody set for it is one for this declaration only."""
+        ready = self._ready()
+        mark = self.options.needs_approval
+        given = {
+            name: value for name, value in ready.defaults.items() if value is not inspect.Parameter.empty
+        }
+        values = {name: json_or_reason(value) for name, value in {**given, **ready.fixed}.items()}
+        return digest_of(
+            self.origin, [self.definition(), values, function_marks(mark) if callable(mark) else mark]
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
