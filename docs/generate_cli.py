@@ -22,8 +22,8 @@ Answers go to standard output, everything else to standard error. `-h` shows the
 | 0 | done |
 | 1 | failed: the function raised, or the model could not be reached |
 | 2 | usage: an unknown command, option, function, argument or session |
-| 3 | suspended: the turn waits, and what it waits for is shown |
-| 4 | denied (kept for approvals; nothing gives it yet) |
+| 3 | suspended: the turn waits, and what it waits for is shown; at a terminal it is asked for first |
+| 4 | denied: the program failed because a reviewer denied its call (a model is told instead, and goes on) |
 | 5 | busy: another process runs a turn of the session |
 | 124 | the time limit passed; the turn is interrupted |
 | 130 | Ctrl-C; the turn is cancelled |

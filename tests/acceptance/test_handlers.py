@@ -90,7 +90,7 @@ def test_a_denied_call_never_runs_and_fails_a_handler_that_does_not_expect_it(in
     inn("run", "inn:app", "a room", "--route", "/by-hand", "--session", "i")
     inn("deny", "i", "--message", "It is taken.")
     done = inn("resume", "i", "inn:app")
-    assert (done.returncode, effects(inn)) == (1, ["looked 3"])
+    assert (done.returncode, effects(inn)) == (4, ["looked 3"])
     assert "It is taken." in done.stderr
 
 

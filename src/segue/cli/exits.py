@@ -9,7 +9,7 @@ FAILED = 1
 USAGE = 2
 SUSPENDED = 3
 DENIED = 4
-"""Kept for denied approvals; nothing gives it yet."""
+"""The program failed with `ToolDenied`: it did not expect that its call is denied. A model is told, and goes on."""
 BUSY = 5
 TIME_LIMIT = 124
 INTERRUPTED = 130
@@ -20,6 +20,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.InvalidSessionId, USAGE),
     (errors.SessionNotFound, USAGE),
     (errors.SessionBusy, BUSY),
+    (errors.ToolDenied, DENIED),
     (errors.Suspended, SUSPENDED),
     (errors.Cancelled, INTERRUPTED),
     (KeyboardInterrupt, INTERRUPTED),

@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from segue.cli import exits
-from segue.cli.visible import say
+from segue.cli import exits, waits
+from segue.cli.visible import exact, say
 from segue.errors import Cancelled, SegueError, Suspended
 from segue.events.codec import encode_json
 from segue.fold.waits import Wait
@@ -70,10 +70,12 @@ def command(*words: str) -> str:
 def waiting(session_id: str, wait: Wait) -> str:
     """What a wait wants, and the commands that decide it."""
     if wait.kind == "question":
-        options = f" ({' | '.join(wait.options)})" if wait.options else ""
-        answer = command("answer", session_id, wait.id, wait.options[0] if wait.options else "your answer")
-        return f"waits for an answer: {wait.name}{options}\n  {answer}"
-    called = f"{wait.name}({encode_json(wait.arguments).decode()})"
+        options = f" ({' | '.join(exact(option) for option in wait.options)})" if wait.options else ""
+        example = ["--json", "JSON"] if wait.schema else [wait.options[0] if wait.options else "your answer"]
+        schema = f"\n  its schema: {exact(encode_json(wait.schema).decode())}" if wait.schema else ""
+        answer = command("answer", session_id, wait.id, *example)
+        return f"waits for an answer: {waits.asked(wait)}{options}{schema}\n  {answer}"
+    called = waits.called(wait, see=command("approvals", session_id, "--full"))
     if wait.kind == "approval":
         return f"waits for an approval: {called}\n  {command('approve', session_id, wait.id)}   (or deny)"
     resolve = command("resolve", session_id, wait.id)

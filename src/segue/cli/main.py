@@ -19,7 +19,7 @@ COMMANDS = {
     "answer": ("segue.cli.deciding:answer", "Answer a question that a turn waits for."),
     "approvals": (
         "segue.cli.deciding:approvals",
-        "List everything that waits for somebody, in all sessions.",
+        "List everything that waits for somebody, in all sessions or in one.",
     ),
     "approve": ("segue.cli.deciding:approve", "Let one call run that waits for an approval."),
     "cancel": ("segue.cli.cancel:cancel", "End a turn: the session's last one, or TURN."),
@@ -29,6 +29,7 @@ COMMANDS = {
     "models": ("segue.cli.models:models", "Show which model answers, and why."),
     "resolve": ("segue.cli.deciding:resolve", "Say what became of a call whose outcome nobody knows."),
     "resume": ("segue.cli.resume:resume", "Go on with a turn that was suspended or interrupted."),
+    "rules": ("segue.cli.rules:rules", "Show which calls are granted without asking."),
     "run": ("segue.cli.run:run", "Run a function, or a handler, in a durable session."),
     "sessions": ("segue.cli.sessions:sessions", "Look at sessions, check and repair them."),
 }

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from msgspec import structs
 
 from segue.agents.resume import imported, recorded_arguments, root_call, unfinished_turn
-from segue.cli import choosing, completion, exits, hints, running, target
+from segue.cli import asking, choosing, completion, exits, hints, running, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
-from segue.cli.visible import say
 from segue.errors import NoModel, UsageError
 from segue.fold.graph import CallGraph
 from segue.fold.turns import Turn
@@ -60,19 +60,30 @@ def _resume(
 ) -> int:
     journal = db.journal(session_id)
     turn = unfinished_turn(journal, words["source"])
-    if _still_waiting(db, session_id, turn):
-        return exits.SUSPENDED
+    if any(wait.turn_id == turn.turn_id for wait in open_waits(journal)):
+        if not (words["output_format"] == "text" and asking.is_attached()):
+            running.say_waits(journal, turn.turn_id)
+            return exits.SUSPENDED
+        if (code := running.ask(journal, turn.turn_id, place or "MODULE:HANDLER")) != exits.DONE:
+            return code
     words["model"] = words["model"] or _model(journal, turn)
-    name, call = (_handler_call if is_handled(turn) else _function_call)(journal, turn, place)
-    opening = running.Opening(
-        session_id=session_id, turn_id=turn.turn_id, agent_id=turn.agent_id, target=name, **words
-    )
+    opening, call = next_attempt(running.Opening(session_id=session_id, **words), place)
     return running.run(
         opening,
         call,
-        lambda session_id: hints.continuation(name, words["model"], (), "", session_id),
+        lambda session_id: hints.continuation(opening.target, words["model"], (), "", session_id),
+        again=lambda opening: next_attempt(opening, place),
         verbose=options.verbose,
     )
+
+
+def next_attempt(opening: running.Opening, place: str | None) -> tuple[running.Opening, Callable[[], Any]]:
+    """How the session's last turn goes on: its opening, and what is called. Raises `NotResumable`."""
+    assert opening.session_id is not None
+    journal = default_db().journal(opening.session_id)
+    turn = unfinished_turn(journal, opening.source)
+    name, call = (_handler_call if is_handled(turn) else _function_call)(journal, turn, place)
+    return structs.replace(opening, turn_id=turn.turn_id, agent_id=turn.agent_id, target=name), call
 
 
 def _model(journal: Journal, turn: Turn) -> str | None:
@@ -110,10 +121,3 @@ def _handler_call(journal: Journal, turn: Turn, place: str | None) -> tuple[str,
     app = as_app(target.load_target(place))
     path = app.route(turn.agent_id)
     return place, lambda: run_handler(app, path)
-
-
-def _still_waiting(db: SessionDB, session_id: str, turn: Turn) -> bool:
-    waits = [wait for wait in open_waits(db.journal(session_id)) if wait.turn_id == turn.turn_id]
-    for wait in waits:
-        say(hints.waiting(session_id, wait))
-    return bool(waits)

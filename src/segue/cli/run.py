@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from segue.agents.function import AgenticFunction
-from segue.cli import binding, choosing, completion, hints, running, target
+from segue.cli import binding, choosing, completion, hints, resume, running, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
 from segue.cli.stdin import piped_text
@@ -76,13 +76,16 @@ def run(options: Options, /, **words: Any) -> int:
     """
     wanted = Wanted(**words)
     with running.own_errors(options.verbose) as failed, answers_only():
-        agent_id, call = _call(target.load_target(wanted.target), wanted)
+        found = target.load_target(wanted.target)
+        agent_id, call = _call(found, wanted)
+        place = wanted.target if is_app(found) or is_agentic(found) else None
         return running.run(
             _opening(wanted, agent_id),
             call,
             lambda session_id: hints.continuation(
                 wanted.target, wanted.model, wanted.arg, wanted.text, session_id, route=wanted.route
             ),
+            again=lambda opening: resume.next_attempt(opening, place),
             verbose=options.verbose,
         )
     return failed.code
