@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from segue.session.db import SessionDB, default_db
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # started in the background: what tests start shall be stoppable
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PRIVATE = ("SEGUE_MODEL", "SEGUE_DEPLOYMENT_ID", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL")
 

@@ -28,6 +28,7 @@ from segue.session.runtime import Runtime
 from segue.session.sent import read_sent
 from segue.stores.git import GitStore, restarts
 from segue.stores.git.layout import SessionPaths
+from segue.stores.git.problems import damage_in
 from segue.testing.validity import problems
 
 _boot_id = restarts.boot_id
@@ -53,6 +54,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Sessions that must not be there."""
     titles: dict[str, str] = {}
     """Session -> its title."""
+    repairs: bool = False
+    """Whether a repair was interrupted, so that it has to be begun again."""
     power_lost: bool = False
     """Whether the machine went down, not only the process."""
 
@@ -71,6 +74,8 @@ def _problems(case: Case) -> Iterator[str]:
     root = Path(case.home) / "sessions"
     db = SessionDB(GitStore(root), index=Path(case.home) / "index.sqlite")
     try:
+        if case.repairs:
+            yield from _repaired(db, case.session)
         yield from _listing(db)
         yield from _searching(db, root)
         yield from (f"{name} is lost" for name in case.present if not db.store.exists(name))
@@ -91,6 +96,14 @@ def _problems(case: Case) -> Iterator[str]:
         yield from _searching(db, root)
     finally:
         db.close()
+
+
+def _repaired(db: SessionDB, session_id: str) -> Iterator[str]:
+    """Beginning the repair again mends everything, and then there is nothing to mend."""
+    assert isinstance(db.store, GitStore)
+    db.store.repair(session_id)
+    db.reindex_session(session_id)
+    yield from (f"not repaired: {problem.describe()}" for problem in damage_in(db.store.verify(session_id)))
 
 
 def _rows(db: SessionDB, session_id: str) -> list[Row]:

@@ -127,6 +127,8 @@ class Kills:
         home = self.folder / scenario.name
         scenario.prepare(home)
         self._rows[scenario.name] = rows_of(home, scenario.session)
+        if scenario.damage is not None:
+            scenario.damage(home)
 
     def _points(self, scenario: Scenario) -> Iterator[Point]:
         """Every call of a run that nobody kills. strace counts each thread's calls on its own, so a number belongs to
@@ -187,7 +189,8 @@ def rows_of(home: Path, session_id: str) -> list[Row]:
 def case_of(scenario: Scenario, home: str, before: list[Row], output: bytes) -> Case:
     """What is known after a run that printed so much: each complete line is a promise."""
     lines = output.decode("utf-8", "replace").split("\n")[:-1]
-    printed = [json.loads(line) for line in lines] if scenario.session else []
+    repairs = scenario.damage is not None
+    printed = [json.loads(line) for line in lines] if scenario.session and not repairs else []
     deleted = [name for line, name in scenario.deleted.items() if line in lines]
     return Case(
         home=home,
@@ -196,4 +199,5 @@ def case_of(scenario: Scenario, home: str, before: list[Row], output: bytes) -> 
         present=[*scenario.kept, *(name for line, name in scenario.made.items() if line in lines)],
         absent=deleted,
         titles=dict(title for line, title in scenario.titles.items() if line in lines),
+        repairs=repairs,
     )

@@ -53,6 +53,8 @@ class Scenario:
     """Line of output -> a session and the title that it must have from then on."""
     kept: tuple[str, ...] = ()
     """Sessions that are there before and must stay."""
+    damage: Callable[[Path], None] | None = None
+    """What was done to the session before the run, which repairs it; only kills are tried of such a one."""
 
     @property
     def command(self) -> list[str]:
@@ -135,6 +137,21 @@ def _changed_sessions(home: Path) -> None:
     db.close()
 
 
+def _committed_session(home: Path) -> None:
+    db = _opened(home)
+    _turns(db, "s1", 2)
+    assert db.store.drain_commits(30)
+    _close_indexed(db)
+
+
+def _damaged(home: Path) -> None:
+    """A row in the middle is overwritten; the commits have it."""
+    segment = SessionPaths(home / "sessions", "s1").segment(1)
+    lines = segment.read_bytes().splitlines(keepends=True)
+    lines[4] = b"x" * (len(lines[4]) - 1) + b"\n"
+    segment.write_bytes(b"".join(lines))
+
+
 def _opened(home: Path, *, commits: bool = True) -> SessionDB:
     return SessionDB(GitStore(home / "sessions", commits=commits), index=home / "index.sqlite")
 
@@ -169,6 +186,17 @@ SCENARIOS = {
             deleted={"deleted gone": "gone"},
             titles={"renamed kept": ("kept", "Renamed"), "created made": ("made", "Made")},
         ),
+        Scenario(
+            "repair",
+            ("mend.py",),
+            "",
+            _committed_session,
+            "s1",
+            kept=("s1",),
+            damage=_damaged,
+        ),
         Scenario("index", ("look.py",), "", _changed_sessions, "", kept=("kept", "changed", "new")),
     )
 }
+POWERED = tuple(name for name, scenario in SCENARIOS.items() if scenario.damage is None)
+"""Those that power is lost in."""

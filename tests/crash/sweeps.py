@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tests.crash.kills import Kills, Outcome, Point
 from tests.crash.power import LEAST, MOST, Recorded, State, kept, record
-from tests.crash.scenarios import SCENARIOS
+from tests.crash.scenarios import POWERED, SCENARIOS
 from tests.crash.workers import Checker, Pool, fast_folder
 
 Seen = Callable[[int, int], None]
@@ -84,7 +84,7 @@ def sweep_kills(
 
 
 def sweep_power(
-    names: Sequence[str] = tuple(SCENARIOS),
+    names: Sequence[str] = POWERED,
     *,
     seed: int,
     random_states: int,
@@ -97,7 +97,7 @@ def sweep_power(
     sweep = Sweep("power losses")
     folder = fast_folder()
     try:
-        recordings = [record(name, folder, plant) for name in names]
+        recordings = [record(name, folder, plant) for name in names if name in POWERED]
         cases = [
             (recorded, state)
             for recorded in recordings

@@ -33,7 +33,9 @@ def git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[GitStore]:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitStore]:
+    """It packs only when a test says so: ids decide by chance how many objects are too many."""
+    monkeypatch.setattr("segue.stores.git.commits.pack_when_many", lambda git: None)
     with closing(GitStore(tmp_path / "sessions")) as store:
         store.create("s1")
         yield store
