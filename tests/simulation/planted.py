@@ -66,7 +66,7 @@ def _the_last_decision_counts(journal: Any, wait_id: str, kind: str, decision: A
     wait = next((wait for wait in decisions.open_waits(journal) if wait.id == wait_id), None)
     if wait is not None:
         _seen[wait_id] = wait
-    journal.append(decision(_seen[wait_id]))
+    journal.append(*decision(_seen[wait_id], []))
 
 
 def _replies_are_said_again(self: Call) -> bool:
