@@ -60,6 +60,8 @@ class Call:
         if self._frame.depth > DEEPEST:
             raise RecursionLimit(f"{name} is nested {DEEPEST} calls deep: give its recursion an end")
         self._entered: AbstractContextManager[None] = enter_call(self._frame, runtime)
+        self._suspended = False
+        """Whether what its code gave is discarded."""
 
     def _node_id(self) -> str:
         """A recorded call keeps its node; one that failed, and would only fail again, is done over as a new one."""
@@ -112,6 +114,7 @@ class Call:
                 ending.result()
         finally:
             self._leave()
+        self._pass_on(error)
 
     async def __aenter__(self) -> Call:
         if not self._is_over:
@@ -130,6 +133,7 @@ class Call:
                 await self._turn.submitted(ending)
         finally:
             self._leave()
+        self._pass_on(error)
 
     def _enter(self) -> Call:
         self._turn.push(self._frame)
@@ -168,6 +172,7 @@ class Call:
         if self._is_over:
             return None
         if self._turn.is_suspended(self._frame.node_id):
+            self._suspended = True
             return self._turn.submit(CallEnded(node_id=self._frame.node_id, status="suspended"))
         status = "" if self._turn.has_diverged else status_of(error)
         if not status:
@@ -183,6 +188,13 @@ class Call:
         recorded = json_or_reason(self.result)
         ended = CallEnded(node_id=self._frame.node_id, status="completed", result=recorded)
         return [ended] if self._frame.caller or self._turn.handled else [ended, *reply_rows(recorded)]
+
+    def _pass_on(self, error: BaseException | None) -> None:
+        """A suspended call is left with the signal: its caller is not to go on with what its code made of that."""
+        if self._suspended and (error is None or isinstance(error, (Exception, BaseExceptionGroup))):
+            signal = self._turn.signal()
+            assert signal is not None, "it is suspended because the turn waits"
+            raise signal from error
 
     def _leave(self) -> None:
         self._entered.__exit__(None, None, None)

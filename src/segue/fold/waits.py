@@ -256,7 +256,7 @@ class Waits:
         """Nothing inside a call that settled is asked any more. A tool that a wait of its own stopped is entered again:
         its outcome is not unknown."""
         node = text_or(payload.get("node_id"))
-        if payload.get("status") == "suspended":
+        if payload.get("status") in ("suspended", "cancelled"):
             self._started.pop(node, None)
         if payload.get("status") in ("completed", "failed", "cancelled") and node:
             self._close(lambda wait: wait.called_by == node)

@@ -142,6 +142,10 @@ class Replay:
         later = next((seq for seq in self._starts.get(node.called_by, ()) if seq > node.ended_seq), 0)
         return bool(later) and not any(node.ended_seq < seq < later for seq in self._resumed)
 
+    def unfinished(self) -> list[str]:
+        """The recorded calls that had not ended."""
+        return [node.id for node in self._nodes.values() if node.status not in TERMINAL]
+
     def leftovers(self) -> list[Node]:
         """Finished calls that the program did not make again, of callers that ran again."""
         with self._lock:

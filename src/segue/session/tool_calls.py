@@ -263,32 +263,33 @@ class ToolCalls:
             await self._turn.append_async(*rows)
 
     async def _one(self, caller: str, call: Ready) -> Answer:
-        try:
-            answer = await self._answer(call)
-            if self._turn.is_suspended(call.id):
-                self._turn.check(call.id)
-        except Suspended:  # by a wait inside it: it is entered again when the turn goes on
-            await self._turn.append_async(CallEnded(node_id=call.id, status="suspended"))
-            raise
-        await self._turn.append_async(_result(caller, call.id, answer))
-        return answer
-
-    async def _answer(self, call: Ready) -> Answer:
         frame = Frame(
             node_id=call.id,
             caller=self._turn.frame(self._caller),
             name=call.tool.name,
             arguments=to_json(call.arguments),
+            is_tool=True,
         )
+        self._turn.push(frame)
+        try:
+            answer = await self._answer(call, frame)
+            if self._turn.is_suspended(call.id):
+                self._turn.check(call.id)
+        except Suspended:  # by a wait inside it: it is entered again when the turn goes on
+            await self._turn.append_async(CallEnded(node_id=call.id, status="suspended"))
+            raise
+        finally:
+            self._turn.pop(call.id)
+        await self._turn.append_async(_result(caller, call.id, answer))
+        return answer
+
+    async def _answer(self, call: Ready, frame: Frame) -> Answer:
         injected = {"runtime": self._runtime, "idempotency_key": self._key(call.id)}
         arguments = call.arguments | {name: injected[name] for name in call.tool.injected}
-        self._turn.push(frame)
         try:
             value = await run_tool(self._turn, call.tool, arguments, frame, own_loop=self._own_loop)
         except ToolFailed as error:
             return Answer(_noted(call, str(error)), is_error=True)
-        finally:
-            self._turn.pop(frame.node_id)
         return Answer(_noted(call, json_or_reason(value)))
 
     def _key(self, call_id: str) -> str:

@@ -37,8 +37,9 @@ from segue.events.facts import (
     TurnSuspended,
 )
 from segue.fold.conversation import Conversation
-from segue.fold.graph import CallGraph, Node
+from segue.fold.graph import TERMINAL, CallGraph, Node
 from segue.fold.turns import SETTLED, Turns
+from segue.fold.waits import Waits
 from segue.ids import new_id
 from segue.journal import Journal
 from segue.session.recovery import cancelled, recover, supersede
@@ -79,6 +80,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """The function's `render_range`; None is no limit."""
     history: int = 0
     """How many messages the conversation had before this call's exchange began."""
+    is_tool: bool = False
+    """Whether it is a tool's: one that has started comes to its end also when the turn suspends meanwhile."""
 
     @property
     def depth(self) -> int:
@@ -327,8 +330,15 @@ class Turn:
         return self._diverged is not None
 
     def is_suspended(self, node_id: str) -> bool:
-        """Whether a wait has stopped that call, or one inside it: what it gives now is none of its results."""
-        return node_id in self._suspended
+        """Whether what that running call gives now is none of its results: a wait has stopped it, or the turn waits and
+        nobody knows what has cut it off. A tool that has started counts with all inside it, unless a wait inside has
+        stopped it."""
+        if not self._waits:
+            return False
+        frame = self._frames.get(node_id)
+        while frame is not None and not frame.is_tool:
+            frame = frame.caller
+        return frame is None or frame.node_id in self._suspended
 
     async def to_its_end(self, work: Future[T] | Coroutine[Any, Any, T]) -> T:
         """Wait for a step that has begun and costs something: a model call, a tool. When the turn suspends meanwhile,
@@ -504,7 +514,18 @@ class Turn:
     def _last_rows(self, error: BaseException | None) -> list[Event]:
         ending = self._ending(error)
         unwound = _UNWOUND.get(type(ending[-1]), "cancelled")
-        return [*(CallEnded(node_id=node, status=unwound) for node in self._unwound), *ending]  # type: ignore[arg-type]
+        left = self._unwound if unwound != "cancelled" else self._left_open()
+        return [*(CallEnded(node_id=node, status=unwound) for node in left), *ending]  # type: ignore[arg-type]
+
+    def _left_open(self) -> list[str]:
+        """All calls of a turn that settles now which have no end: those left by a cancellation, those that still run,
+        and those that an earlier attempt began and this one did not come to."""
+        with self.journal.viewing(CallGraph) as graph:
+            running = [node.id for node in graph.running() if node.turn_id == self.turn_id]
+            earlier = [node for node in self.replay.unfinished() if graph.nodes[node].status not in TERMINAL]
+        with self.journal.viewing(Waits) as waits:  # a tool call that was made only is not running
+            tools = [call.id for call in waits.open_calls(self.turn_id) if call.called_by]
+        return list(dict.fromkeys([*self._unwound, *running, *earlier, *tools]))
 
     def _ending(self, error: BaseException | None) -> list[Event]:
         if self._diverged is not None:

@@ -109,7 +109,7 @@ def test_a_nested_context_restores_the_outer_session(db: SessionDB) -> None:
     ("raised", "last_rows", "status"),
     [
         (ValueError("no"), ["ERROR", "NO_MORE_ACTIONS"], "failed"),
-        (KeyboardInterrupt(), ["CALL_STARTED", "TURN_CANCELLED"], "cancelled"),
+        (KeyboardInterrupt(), ["CALL_ENDED", "TURN_CANCELLED"], "cancelled"),
         (SystemExit(143), ["CALL_STARTED", "SESSION_ERROR"], "interrupted"),
         (asyncio.CancelledError(), ["CALL_STARTED", "SESSION_ERROR"], "interrupted"),
     ],
