@@ -8,7 +8,7 @@ PEERS := .venv/.bench-peers
 # `make run` keeps its sessions here, never in ~/.segue.
 RUN_HOME := .segue-run
 
-.PHONY: run test lint bench crash setup clean strace
+.PHONY: run test lint bench crash simulate setup clean strace
 .DELETE_ON_ERROR:
 
 run: export SEGUE_HOME = $(RUN_HOME)
@@ -32,6 +32,11 @@ bench: $(PEERS)
 # Kills and power losses: far more states than `make test` tries. One case: `make crash CASE=<its name>`.
 crash: $(READY) strace
 	$(BIN)/python -m tests.crash $(CASE)
+
+# 10,000 made-up histories, and the planted bugs. One history: `make simulate SEED=<its number>`.
+simulate: $(READY)
+	$(BIN)/python tests/simulation/simulate.py $(if $(SEED),--seed $(SEED))
+	$(if $(SEED),,$(BIN)/python tests/simulation/simulate.py --planted)
 
 setup: $(MODEL)
 

@@ -1,4 +1,4 @@
-"""Ten bugs, each a patch of the production code, that the simulation must find."""
+"""Bugs, each a patch of the production code, that the simulation must find."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from unittest import mock
 import msgspec
 
 from segue.agents.call import Call
+from segue.errors import ReplayDivergence
 from segue.session import decisions
 from segue.session.replay import Replay
 from segue.session.tool_calls import Ready, ToolCalls
-from segue.session.turn import Turn
+from segue.session.turn import Frame, Turn
+from segue.stores import memory
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -48,8 +50,9 @@ def _starts_are_not_written(self: ToolCalls, caller: str, states: Any) -> Any:
 
 
 def _results_are_lost(self: ToolCalls, caller: str, call: Ready) -> Any:
-    """The result is written only after the next step began."""
-    return self._answer(call)
+    frame = Frame(node_id=call.id, caller=self._turn.frame(self._caller), is_tool=True)
+    self._turn.push(frame)
+    return self._answer(call, frame)
 
 
 def _a_swallowed_wait_is_a_result(self: Turn, node_id: str) -> bool:
@@ -67,6 +70,22 @@ def _the_last_decision_counts(journal: Any, wait_id: str, kind: str, decision: A
     if wait is not None:
         _seen[wait_id] = wait
     journal.append(*decision(_seen[wait_id], []))
+
+
+def _anything_goes(*args: Any) -> None:
+    pass
+
+
+def _calls_stay_open(self: Turn) -> list[str]:
+    return self._unwound
+
+
+def _swallowing_is_diverging(self: Turn, caller: str, kind: str, name: str, arguments: Any) -> Any:
+    try:
+        return self.replay.take(caller, kind, name, arguments)
+    except ReplayDivergence as error:
+        self._diverged = self._diverged or error
+        raise
 
 
 def _replies_are_said_again(self: Call) -> bool:
@@ -96,4 +115,12 @@ PLANTED: dict[str, Plant] = {
     "a wait that the code swallowed gives a result": _patched(
         Turn, "is_suspended", _a_swallowed_wait_is_a_result
     ),
+    "one that lost its lease still writes": _patched(memory, "check_epoch", _anything_goes),
+    "a turn that is over has calls that are not": _patched(Turn, "_left_open", _calls_stay_open),
+    "code that swallows a signal is said to have changed": _patched(
+        Turn, "recorded", _swallowing_is_diverging
+    ),
 }
+
+SLOW = {"code that swallows a signal is said to have changed"}
+"""Found after about a thousand histories; the others after a few."""

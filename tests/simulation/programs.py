@@ -93,7 +93,8 @@ class Maker:
         kinds = ["plain", "gated", "again", "plain", "gated", "again", *(["part"] if depth < 2 else [])]
         names = self._random.choices(kinds, k=self._random.randint(1, 3))
         return [
-            (name, self._part(self._label(), depth + 2) if name == "part" else self._label()) for name in names
+            (name, self._part(self._label(), depth + 2) if name == "part" else self._label())
+            for name in names
         ]
 
     def _label(self) -> str:

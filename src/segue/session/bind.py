@@ -29,7 +29,8 @@ def bind(generator: Any) -> Any:
     context, writer = contextvars.copy_context(), current_writer()
     release: Callable[[], None] = writer.turn.hold() if writer is not None else _nothing
     if isinstance(generator, AsyncGenerator):
-        bound: Any = _async_steps(generator, context, release)
+        land = writer.turn.land_models if writer is not None else _nothing_async
+        bound: Any = _async_steps(generator, context, land, release)
     elif isinstance(generator, Generator):
         bound = _steps(generator, context, release)
     else:
@@ -40,6 +41,10 @@ def bind(generator: Any) -> Any:
 
 
 def _nothing() -> None:
+    pass
+
+
+async def _nothing_async() -> None:
     pass
 
 
@@ -59,7 +64,10 @@ def _steps(generator: Generator[T, Any, Any], context: Context, release: Callabl
 
 
 async def _async_steps(
-    generator: AsyncGenerator[T, Any], context: Context, release: Callable[[], None]
+    generator: AsyncGenerator[T, Any],
+    context: Context,
+    land: Callable[[], Coroutine[Any, Any, None]],
+    release: Callable[[], None],
 ) -> AsyncIterator[T]:
     try:
         while True:
@@ -71,6 +79,7 @@ async def _async_steps(
     finally:
         try:
             await _in_context(generator.aclose(), context)
+            await land()
         finally:
             release()
 

@@ -251,6 +251,7 @@ class Turn:
         try:
             return self.replay.take(caller, kind, name, arguments)
         except ReplayDivergence as error:
+            self.check(caller)  # code that swallowed a signal, and goes on, does something else
             self._diverged = self._diverged or error
             raise
 
@@ -441,6 +442,8 @@ class Turn:
     async def leave_async(self, error: BaseException | None) -> None:
         """`leave` for `async with`: a task that is cancelled, however often, still records how its turn ended."""
         if self._left(error):
+            if not self.ended:  # a bound generator holds it, perhaps until its loop ends
+                await self.land_async()
             return
         impatient: asyncio.CancelledError | None = None
         try:
@@ -491,6 +494,11 @@ class Turn:
             await asyncio.wait(
                 [asyncio.wrap_future(step) if isinstance(step, Future) else step for step in mine]
             )
+
+    async def land_models(self) -> None:
+        """The same for model calls alone, which wait for nothing here: before a loop's thread would wait for them."""
+        while self._waits and (calls := [step for step in list(self._in_flight) if isinstance(step, Future)]):
+            await asyncio.wait([asyncio.wrap_future(call) for call in calls])
 
     def _land(self) -> None:
         """The same for those of other threads. A tool on a loop that this thread itself runs, or that is closed, cannot
