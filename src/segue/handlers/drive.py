@@ -165,6 +165,8 @@ class Drive:
         if self._reason is None:
             turn = handled_turn(self._db, self.session_id, self._options["source"])
             turn_id, self._path = turn.turn_id, self._app.route(self._path or turn.agent_id)
+            self.turn_id = turn_id
+            _refuse_waiting(self._db, self.session_id, turn_id)
         return session_context(
             self.session_id or None, turn_id=turn_id, agent_id=self._path or "/", db=self._db, **self._options
         )
@@ -180,18 +182,21 @@ class Drive:
 
 
 def handled_turn(db: SessionDB, session_id: str, source: str) -> Turn:
-    """The session's last turn, a handler's, ready to go on. Raises `NotResumable`, `SessionBusy`, `SessionNotFound`,
-    and the signal `Suspended` while it waits for somebody."""
+    """The session's last turn, a handler's, not at its end. Raises `NotResumable`, `SessionBusy`, `SessionNotFound`."""
     journal = db.journal(session_id)
     turn = unfinished_turn(journal, source)
     if not is_handled(turn):
         raise NotResumable(
             f"turn {turn.turn_id} was not begun by a handler: give its function to segue.resume"
         )
-    waiting = [wait.id for wait in open_waits(journal) if wait.turn_id == turn.turn_id]
+    return turn
+
+
+def _refuse_waiting(db: SessionDB, session_id: str, turn_id: str) -> None:
+    """Raises the signal `Suspended` while the turn waits for somebody."""
+    waiting = [wait.id for wait in open_waits(db.journal(session_id)) if wait.turn_id == turn_id]
     if waiting:
         raise Suspended(session_id, waiting)
-    return turn
 
 
 def is_handled(turn: Turn) -> bool:
