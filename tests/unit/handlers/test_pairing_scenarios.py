@@ -148,7 +148,9 @@ def test_b006_a_user_message_between_results_comes_after_them(desk: Desk) -> Non
     assert sendable(desk)[-3:] == [("tool", "slow"), ("tool", "fast"), ("user", "are you there?")]
 
 
-def test_b007_a_free_call_beside_a_gated_one_runs_once_before_the_turn_waits(desk: Desk, works: Works) -> None:
+def test_b007_a_free_call_beside_a_gated_one_runs_once_before_the_turn_waits(
+    desk: Desk, works: Works
+) -> None:
     model = Scripted([calls(("pay", {"eur": 5}), ("look", {})), "done"])
     desk.run(works.app, "go", model=model)
     assert (works.ran, desk.types()[-1]) == (["look"], "TURN_SUSPENDED")
