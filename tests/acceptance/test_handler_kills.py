@@ -1,4 +1,4 @@
-"""A chat killed with SIGKILL at each append of its turns, and finished by a new process: B013, B014 and B016 anywhere."""
+"""A chat killed with SIGKILL at each append of its turns, and finished later: B013, B014 and B016 anywhere."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from segue.errors import Suspended
 from segue.models.protocol import ModelRequest
 from segue.models.scripted import Scripted
 from segue.session.db import SessionDB, default_db
-from segue.session.decisions import approve, open_waits
+from segue.session.decisions import approve
 
 ADA = {"name": "send", "arguments": {"to": "Ada"}}
 CALLS = {"tool_calls": [{"name": "look", "arguments": {}}, ADA]}
@@ -110,7 +110,8 @@ def dies(home: Path, number: int, when: str) -> bool:
 
 if __name__ == "__main__":
     for number in range(1, 1000):
-        homes = [Path(sys.argv[1], f"{number}-{when}") for when in ("before", "after")]
-        if not all([dies(home, number, home.name.partition("-")[2]) for home in homes]):
-            break
-        print(*(home.name for home in homes), sep="\n", flush=True)
+        for when in ("before", "after"):
+            home = Path(sys.argv[1], f"{number}-{when}")
+            if not dies(home, number, when):
+                sys.exit()
+            print(home.name)
