@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import Row, seconds
+from harness import Row, medians, seconds
 
 from segue.agents.function import agentic_function
 from segue.agents.resume import resume
@@ -18,6 +18,8 @@ from segue.session.db import SessionDB
 from segue.session.replay import Replay
 from segue.session.steps import step
 from segue.stores.git import GitStore
+from segue.stores.memory import MemoryStore
+from segue.stores.protocol import Store
 
 
 class Stop(SystemExit):
@@ -65,7 +67,37 @@ def fold_turn(db: SessionDB, session_id: str) -> Replay:
 
 def run(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="segue-bench-", dir=os.environ.get("SEGUE_BENCH_DIR")) as folder:
-        return [*_resume(Path(folder), 100 if quick else 1000, rounds=3 if quick else 7)]
+        return [
+            *_resume(Path(folder), 100 if quick else 1000, rounds=3 if quick else 7),
+            _turn("memory", MemoryStore(), 20 if quick else 200),
+            _turn("git", GitStore(Path(folder) / "turns", commits=False), 20 if quick else 200),
+        ]
+
+
+@agentic_function
+def add(number: int) -> int:
+    """Add one."""
+    return number + 1
+
+
+def _turn(name: str, store: Store, turns: int) -> Row:
+    """A turn of one call that does nothing, in a session that is there, beside the bare function."""
+    db = SessionDB(store)
+    db.create_session("s")
+
+    def ours() -> None:
+        for number in range(turns):
+            with session_context("s", db=db):
+                add(number)
+
+    def bare() -> None:
+        for number in range(turns):
+            add.function(number)
+
+    mine, baseline = medians(ours, bare, rounds=5)
+    db.close()
+    detail = f"{mine / turns * 1e6:,.0f} us a turn over {baseline / turns * 1e6:.2f} us for the bare function"
+    return Row(f"a turn beside a bare call, {name}", mine / baseline, None, detail)
 
 
 def _resume(folder: Path, steps: int, rounds: int) -> list[Row]:
