@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Unpack
 
 from segue.errors import NoModel, StepLimit, UsageError
@@ -25,7 +25,7 @@ def chat_agent(
     model: str | Model | None = None,
     *,
     tools: Iterable[Any] = (),
-    instructions: str = "",
+    instructions: str | Callable[[SessionContext], str] = "",
     steps: int = 20,
     **options: Unpack[ExecOptions],
 ) -> ChatAgent:
@@ -34,7 +34,8 @@ def chat_agent(
     all at most.
 
     `model` is `dialect:name` or a model; without it the runtime's. `tools` are functions or `segue.tool`s; without them
-    those of its app. `instructions` are the system message. `options` are those of `ExecOptions`, for each model call.
+    those of its app. `instructions` are the system message, or a function of the context that gives it, called once for
+    each invocation. `options` are those of `ExecOptions`, for each model call.
 
     Raises `DefinitionError` for a tool that cannot be one; a turn fails with the `ModelError`s, and with `StepLimit`.
     """
@@ -51,7 +52,7 @@ class ChatAgent:
         self,
         model: str | Model | None,
         tools: dict[str, Tool[..., Any]],
-        instructions: str,
+        instructions: str | Callable[[SessionContext], str],
         steps: int,
         options: Options,
     ) -> None:
@@ -61,14 +62,17 @@ class ChatAgent:
     async def __call__(self, context: SessionContext) -> AsyncIterator[Event]:
         turn, tools = require_writer().turn, self.tools or context.tools
         runtime = self._runtime(turn)
+        system = self.instructions if isinstance(self.instructions, str) else self.instructions(context)
         calls = ToolCalls(turn, "", tools, runtime, own_loop=True)
+        asked = 0
         for left in range(self.steps, -1, -1):
             messages = await self._answered(turn, calls)
-            if messages[-1]["role"] == "assistant":
+            if messages[-1]["role"] == "assistant" or len(messages) == asked:  # it said nothing at all
                 yield NoMoreActions()
                 return
             if left:
-                await self._ask(turn, runtime, tools, messages)
+                asked = len(messages)
+                await self._ask(turn, runtime, tools, system, messages)
         raise StepLimit(
             "the model still wanted to call tools after its last step: raise `steps`, or ask for less"
         )
@@ -93,14 +97,19 @@ class ChatAgent:
         return _conversation(turn)
 
     async def _ask(
-        self, turn: Turn, runtime: Runtime, tools: dict[str, Tool[..., Any]], messages: list[Message]
+        self,
+        turn: Turn,
+        runtime: Runtime,
+        tools: dict[str, Tool[..., Any]],
+        system: str,
+        messages: list[Message],
     ) -> None:
         if runtime.model is None:
             raise NoModel(NO_MODEL)
         turn.check("")
         definitions = [tool.definition() for tool in tools.values()]
         sender = Sender(runtime.model, turn, "", self.options, tools=definitions, speaks=True)
-        prompt = Prompt(system=self.instructions, history=messages[:-1], request=messages[-1:])
+        prompt = Prompt(system=system, history=messages[:-1], request=messages[-1:])
         await turn.to_its_end(background.start(sender.send(prompt, {})))
 
 
