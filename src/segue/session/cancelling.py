@@ -8,6 +8,7 @@ from segue.fold.submissions import Submissions
 from segue.fold.turns import SETTLED, Turn, Turns
 from segue.journal import Journal
 from segue.session.recovery import cancelled, recover
+from segue.session.tailing import tails
 from segue.session.turn import NOT_RUN
 
 
@@ -37,8 +38,9 @@ def cancel(journal: Journal, turn_id: str = "", *, reason: str = "") -> str:
 def _request(journal: Journal, turn: Turn, requested: CancelRequested) -> None:
     try:
         lease = journal.acquire(holder="cancel")
-    except SessionBusy:  # whoever runs it is told
+    except SessionBusy:  # whoever runs it is told: at once here, elsewhere at its next look
         journal.append(requested)
+        tails.look()
         return
     try:
         recover(journal, lease)

@@ -43,7 +43,9 @@ class Tails:
 
     def look(self) -> None:
         """Tell the turns what was asked of them since the last look."""
-        for turn, seen in list(self._turns.items()):
+        with self._changed:
+            running = list(self._turns.items())
+        for turn, seen in running:
             with contextlib.suppress(SegueError):  # its own next append meets the same, and says so
                 last = turn.journal.last_seq
                 if last > seen:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from handling import Desk
 import segue
 from segue import AgentApp, SessionContext, agentic_function, chat_agent, events, tool
 from segue.errors import Cancelled, ModelRateLimited, NotWaiting, Suspended
+from segue.events.facts import CancelRequested
 from segue.handlers.drive import drive
 from segue.models.scripted import Scripted
 from segue.session import decisions, tailing
@@ -61,15 +61,12 @@ def busy() -> Busy:
     return Busy()
 
 
-def cancelled_meanwhile(
-    db: SessionDB, busy: Busy, run: Callable[[], Any], *, before: Callable[[], None] = lambda: None
-) -> None:
+def cancelled_meanwhile(db: SessionDB, busy: Busy, run: Callable[[], Any]) -> None:
     """Run it, and cancel it from another thread once it is where it waits."""
 
     def other() -> None:
         busy.reached.wait()
         cancel(db.journal("s"), reason="enough")
-        before()
         busy.left.set()
 
     thread = threading.Thread(target=other)
@@ -130,7 +127,7 @@ def test_a_sync_tool_comes_to_its_end_and_is_recorded(db: SessionDB, desk: Desk,
         return "seen"
 
     agent = chat_agent(Scripted([{"tool_calls": [{"name": "look", "arguments": {}}]}]), tools=[look])
-    cancelled_meanwhile(db, busy, lambda: desk.run(agent, "x"), before=lambda: time.sleep(0.2))
+    cancelled_meanwhile(db, busy, lambda: desk.run(agent, "x"))
     assert (busy.ends, [row["result"] for row in desk.payloads("TOOL_RESULT")]) == (["left"], ["seen"])
     is_over(desk)
 
@@ -283,7 +280,7 @@ def test_a_turn_that_suspends_before_it_knows_is_cancelled(
     def asks(runtime: Any = None) -> str:
         """Ask."""
         runtime.exec("first")
-        cancel(db.journal("s"))
+        db.journal("s").append(CancelRequested())  # as another process does
         return str(ask_user("Which?"))
 
     with pytest.raises(Suspended):
