@@ -15,6 +15,7 @@ from segue.agents.options import Options, options
 from segue.errors import DefinitionError, NoSession
 from segue.session.ambient import NO_SESSION, current_writer, in_main_thread, require_not_left_over
 from segue.session.context import session_context
+from segue.session.replay import key_of
 from segue.session.restored import NO_RESULT
 from segue.session.runtime import Runtime
 from segue.typed.forms import Form
@@ -74,7 +75,13 @@ class AgenticFunction(Generic[P, R]):
         `session_id` continues that session (or creates it under that id); None makes a new one.
         """
         opened = session_context(session_id, runtime=runtime, source=source)
+        opened.purpose = lambda: self.asked(args, kwargs)
         return run_in(opened, lambda: self(*args, **kwargs), is_async=self.is_async)
+
+    def asked(self, args: Any, kwargs: Any, *, bound_method: bool = False) -> str:
+        """The same for equal calls. Raises as a call does for arguments that do not fit."""
+        bound = self.signature.bind(args, kwargs)
+        return key_of("function", self.name, self.signature.arguments(bound, bound_method=bound_method))
 
     def _call(self, args: Any, kwargs: Any, *, bound_method: bool) -> Any:
         bound = self.signature.bind(args, kwargs)
@@ -122,6 +129,7 @@ class BoundMethod:
     ) -> Any:
         """Like `AgenticFunction.run`."""
         opened = session_context(session_id, runtime=runtime, source=source)
+        opened.purpose = lambda: self._function.asked((self._instance, *args), kwargs, bound_method=True)
         return run_in(opened, lambda: self(*args, **kwargs), is_async=self._function.is_async)
 
 

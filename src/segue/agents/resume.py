@@ -14,8 +14,8 @@ from segue.events.json_values import to_json
 from segue.fold.graph import CallGraph, Node
 from segue.fold.turns import SETTLED, Turn, Turns
 from segue.journal import Journal
-from segue.session.context import session_context
-from segue.session.db import SessionDB, default_db
+from segue.session.context import ambient_db, session_context
+from segue.session.db import SessionDB
 from segue.session.decisions import open_waits
 from segue.session.recovery import close_dead_turn
 from segue.session.runtime import Runtime
@@ -39,7 +39,7 @@ def resume(
     Raises `NotResumable` saying why, `SessionBusy` while the turn runs, the signal `Suspended` while it waits for
     somebody, `SessionNotFound`, and what the function raises.
     """
-    db = db or default_db()
+    db = db or ambient_db()
     journal = db.journal(session_id)
     turn = unfinished_turn(journal, source)
     waiting = [wait.id for wait in open_waits(journal) if wait.turn_id == turn.turn_id]

@@ -20,8 +20,8 @@ from segue.handlers.app import AgentApp, Handler, as_app
 from segue.handlers.running import run_handler, user_message
 from segue.journal import Journal
 from segue.session.ambient import current_writer
-from segue.session.context import session_context
-from segue.session.db import SessionDB, default_db
+from segue.session.context import ambient_db, session_context
+from segue.session.db import SessionDB
 from segue.session.decisions import open_waits
 from segue.session.runtime import Runtime
 from segue.stores.protocol import Stop
@@ -58,7 +58,7 @@ def drive(
     if reason is not None:
         path = made.route(path)
     options = {"runtime": runtime, "source": source, "id_prefix": id_prefix, "wait": wait}
-    return Drive(made, session_id, path, reason, db or default_db(), options)
+    return Drive(made, session_id, path, reason, db or ambient_db(), options)
 
 
 class Drive:

@@ -8,7 +8,8 @@ from segue.agents.resume import resume as resume_function
 from segue.agents.resume import unfinished_turn
 from segue.errors import NotResumable
 from segue.handlers.drive import drive, is_handled
-from segue.session.db import SessionDB, default_db
+from segue.session.context import ambient_db
+from segue.session.db import SessionDB
 from segue.session.runtime import Runtime
 
 
@@ -31,7 +32,7 @@ def resume(
     Raises `NotResumable` saying why, `SessionBusy` while the turn runs, the signal `Suspended` while it waits for
     somebody, `SessionNotFound`, and what the code raises.
     """
-    db = db or default_db()
+    db = db or ambient_db()
     turn = unfinished_turn(db.journal(session_id), source)
     if not is_handled(turn):
         return resume_function(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import ThreadPoolExecutor as _ThreadPoolExecutor
 from contextvars import ContextVar, Token
@@ -22,13 +22,14 @@ from segue.session.ambient import (
     _current_runtime,
     _current_turn_id,
     _store,
+    current_call_id,
     current_session,
     current_writer,
 )
 from segue.session.bind import bind
 from segue.session.db import SessionDB, default_db
+from segue.session.inside import inner_session_id, inner_turn_id, recorded_turn
 from segue.session.recovery import close_dead_turn
-from segue.session.replay import Replay
 from segue.session.runtime import Runtime, RuntimeSlot
 from segue.session.turn import Frame, Turn
 from segue.session.writer import SessionNodeWriter
@@ -64,10 +65,13 @@ class session_context:
     """Open the ambient turn of a session: `with session_context(id) as h:` or `async with`.
 
     `session_id` continues that session, or creates it under that id; None mints one, `<id_prefix>_xxxxxxxx`.
-    `turn_id` names the turn: an unfinished one is resumed, a settled one raises `TurnSettled`. `runtime` is the one
+    `turn_id` names the turn: an unfinished one is resumed, a settled one raises `TurnSettled`. Without it a new turn
+    begins; inside another turn, which runs again, the one that it opened here before is gone on with, and one that is
+    over is answered from the record. `runtime` is the one
     to use; without it the enclosing context's is inherited, else one is made when first needed, unless
     `create_runtime_if_none` is false. `source` says which entry point this is. `wait` is how many seconds to wait for
-    a session that another process is writing, before `SessionBusy`.
+    a session that another process is writing, before `SessionBusy`. `db` holds the session: without it that of the
+    enclosing context, else the default one.
 
     Entering the session that this code is already in joins its turn: no rows, and the outer context ends it. Leaving
     settles the turn: an exception records ERROR, Ctrl-C cancels, any other cancellation interrupts it resumably. With
@@ -94,21 +98,28 @@ class session_context:
         self._tokens: list[tuple[ContextVar[Any], Token[Any]]] = []
         self._turn: Turn | None = None
         self._joined = False
+        self._outer: SessionNodeWriter | None = None
+        """The turn that this one is a part of: opened inside it, and found again when it runs again."""
+        self.purpose: Callable[[], str] = lambda: ""
+        """What a turn without an id is opened for, where that can be told: see `inner_turn_id`."""
 
     def __enter__(self) -> SessionHandle:
         if self._turn is not None:
             raise UsageError("this session_context was entered before: make a new one for each turn")
         outer = current_writer()
-        db = self._db or default_db()
+        db = self._db or ambient_db()
         if (
             outer is not None
             and outer.session_id == self._session_id
             and outer.turn.journal.store is db.store
         ):
             return self._join(db, outer)
+        if outer is not None and self._turn_id is None:
+            self._outer = outer
+            self._turn_id = self._inner_turn_id(db, outer)
         session_id, created = self._ensure_session(db)
         self._turn = self._make_turn(db.journal(session_id), session_id)
-        writer = SessionNodeWriter(self._turn, outer)
+        writer = SessionNodeWriter(self._turn, db, outer)
         slot = self._slot(outer)
         self._set(_store, writer)
         self._set(_current_turn_id, self._turn.turn_id)
@@ -145,6 +156,8 @@ class session_context:
     def _pass_on(self, error: BaseException | None) -> None:
         """A suspended or cancelled turn is left with the signal, whatever its code made of it on the way."""
         signal = self._turn.signal() if self._turn is not None and not self._joined else None
+        if self._outer is not None:
+            self._outer.turn.stopped_inside(signal, current_call_id())
         if signal is not None and not isinstance(error, type(signal)):
             raise signal from error
 
@@ -159,9 +172,20 @@ class session_context:
         self._set(_current_runtime, slot)
         return SessionHandle(db, outer, slot, created=False)
 
+    def _inner_turn_id(self, db: SessionDB, outer: SessionNodeWriter) -> str:
+        def find(turn_id: str) -> RecordedTurn | None:
+            session_id = self._session_id or inner_session_id(self._prefix, turn_id)
+            return recorded_turn(db, session_id, turn_id)
+
+        where = self._session_id or f"{self._prefix}_"
+        return inner_turn_id(outer.turn, current_call_id(), where, self.purpose(), find)
+
     def _ensure_session(self, db: SessionDB) -> tuple[str, bool]:
-        if self._session_id is not None:
-            return self._session_id, db.create_session(self._session_id, self._agent_id, source=self._source)
+        session_id = self._session_id
+        if session_id is None and self._outer is not None and self._turn_id is not None:
+            session_id = inner_session_id(self._prefix, self._turn_id)
+        if session_id is not None:
+            return session_id, db.create_session(session_id, self._agent_id, source=self._source)
         while True:
             session_id = new_session_id(self._prefix)
             if db.create_session(session_id, self._agent_id, source=self._source):
@@ -169,7 +193,12 @@ class session_context:
 
     def _make_turn(self, journal: Journal, session_id: str) -> Turn:
         close_dead_turn(journal, self._source)
-        known = None if self._turn_id is None else _unfinished(journal, self._turn_id)
+        known = None if self._turn_id is None else journal.view(Turns).get(self._turn_id)
+        if known is not None and known.status in SETTLED and self._outer is None:
+            raise TurnSettled(
+                f"turn {known.turn_id} of session {session_id} is over ({known.status}): open the session without"
+                " turn_id to start a new turn"
+            )
         turn_id = self._turn_id or new_id("turn")
         turn = Turn(
             journal,
@@ -180,9 +209,7 @@ class session_context:
         )
         turn.wait_seconds, turn.enter_call = self._wait, enter_call
         if known is not None:
-            turn.handled = known.reason.get("kind") == "user_message"
-            turn.replay = Replay(journal.read(known.started_seq - 1), turn_id, handled=turn.handled)
-            turn.reason = turn.replay.reason()
+            turn.go_on(known)
         return turn
 
     def _slot(self, outer: SessionNodeWriter | None) -> RuntimeSlot:
@@ -206,15 +233,10 @@ class session_context:
                 var.reset(token)
 
 
-def _unfinished(journal: Journal, turn_id: str) -> RecordedTurn | None:
-    """The turn as it was left; None for one that did not begin yet. Raises `TurnSettled`."""
-    turn = journal.view(Turns).get(turn_id)
-    if turn is not None and turn.status in SETTLED:
-        raise TurnSettled(
-            f"turn {turn_id} of session {journal.session_id} is over ({turn.status}): open the session without"
-            " turn_id to start a new turn"
-        )
-    return turn
+def ambient_db() -> SessionDB:
+    """That of the session this code is in; outside any, the default one."""
+    writer = current_writer()
+    return default_db() if writer is None else writer.db
 
 
 @contextlib.contextmanager

@@ -46,7 +46,16 @@ class _Group(msgspec.Struct):
 class Replay:
     """Of one turn. Thread-safe. One without recorded calls answers nothing, at no cost."""
 
-    def __init__(self, rows: Iterable[Envelope] = (), turn_id: str = "", *, handled: bool = False) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Envelope] = (),
+        turn_id: str = "",
+        *,
+        handled: bool = False,
+        settled: bool = False,
+    ) -> None:
+        self.settled = settled
+        """Whether the turn is over: the program inside it is answered from the record all the way, failures too."""
         self._handled = handled
         """Whether a handler runs the turn: it is invoked again, for another reason perhaps, so its own calls may come
         in any order or not at all."""
@@ -65,6 +74,8 @@ class Replay:
         """By caller, in order; what is used up is dropped."""
         self._entered: set[str] = set()
         """Callers whose code runs again."""
+        self._again: dict[str, str] = {}
+        """Call -> the recorded one in whose place it is, of those that this attempt does over."""
         self._starts: dict[str, list[int]] = {}
         """By caller, the seqs at which its calls began."""
         self._resumed: list[int] = []
@@ -136,9 +147,18 @@ class Replay:
         """`new_id` takes the place of a call that failed: inside it, what the other had finished is answered."""
         with self._lock:
             self._groups[new_id] = self._groups.pop(node.id, [])
+            self._again[new_id] = node.id
+
+    def line(self, node_id: str) -> list[str]:
+        """The call and those in whose place it is, the first one first."""
+        recorded = self._again.get(node_id)
+        return self._line(node_id) if recorded is None else [*self._line(recorded), node_id]
 
     def went_on(self, node: Node) -> bool:
-        """Whether the caller of an ended call made another one after it, before the program stopped."""
+        """Whether the caller of an ended call made another one after it, before the program stopped; how the call
+        ended is then part of what the program did."""
+        if self.settled:
+            return True
         later = next((seq for seq in self._starts.get(node.called_by, ()) if seq > node.ended_seq), 0)
         return bool(later) and not any(node.ended_seq < seq < later for seq in self._resumed)
 

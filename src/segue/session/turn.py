@@ -10,6 +10,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -39,6 +40,7 @@ from segue.events.facts import (
 from segue.fold.conversation import Conversation
 from segue.fold.graph import TERMINAL, CallGraph, Node
 from segue.fold.turns import SETTLED, Turns
+from segue.fold.turns import Turn as RecordedTurn
 from segue.fold.waits import Waits
 from segue.ids import new_id
 from segue.journal import Journal
@@ -115,6 +117,8 @@ class Turn:
         """Whether a handler runs it: the conversation is what the handler yields, and its calls are no exchanges."""
         self.invocation_id = ""
         """Of the last INVOCATION_STARTED."""
+        self._opened: Counter[str] = Counter()
+        """How many turns of other sessions were opened inside, by place."""
         self._waits: list[str] = []
         self._diverged: ReplayDivergence | None = None
         self._in_flight: set[Future[Any] | asyncio.Task[Any]] = set()
@@ -145,6 +149,8 @@ class Turn:
     async def lease_taken(self) -> None:
         """Awaited before what writes the turn's first row: `submit` would block the loop while it waits for a busy
         session. Raises `SessionBusy`, `StorageError`."""
+        if self.replay.settled:
+            raise self._more_than_recorded()
         deadline = time.monotonic() + self.wait_seconds
         while self.wait_seconds > 0 and not (self._lease or self._lease_ahead or self.ended):
             late = time.monotonic() >= deadline
@@ -235,6 +241,8 @@ class Turn:
             )
 
     def _require_open(self) -> None:
+        if self.replay.settled:
+            raise self._more_than_recorded()
         if self.ended:
             raise TurnEnded(
                 f"turn {self.turn_id} of session {self.session_id} has ended: nothing more can be written to it."
@@ -242,6 +250,36 @@ class Turn:
             )
 
     # --- running again ---
+
+    def opened_inside(self, place: str) -> int:
+        """The number of the turn that is opened there now, from 1 on. What stands in the record before it is durable:
+        it is found again by its place."""
+        with self._lock:
+            if self._lease is not None:
+                self.journal.flush()
+            self._opened[place] += 1
+            return self._opened[place]
+
+    def go_on(self, recorded: RecordedTurn) -> None:
+        """Take up what the record has of this turn. One that is over is only looked at: its program runs once more
+        inside an outer one, is given what is recorded, and ends as it did."""
+        self.handled = recorded.reason.get("kind") == "user_message"
+        rows, settled = self.journal.read(recorded.started_seq - 1), recorded.status in SETTLED
+        self.replay = Replay(rows, self.turn_id, handled=self.handled, settled=settled)
+        self.reason = self.replay.reason()
+        if recorded.status == "cancelled":
+            self._cancelled = Cancelled(f"turn {self.turn_id} of session {self.session_id} was cancelled")
+
+    def _more_than_recorded(self) -> BaseException:
+        """What a program gets that goes further than its settled turn did."""
+        with self._lock:
+            if self._cancelled is not None:
+                return self._cancelled
+            self._diverged = self._diverged or ReplayDivergence(
+                f"turn {self.turn_id} of session {self.session_id} is over, and did not do what the program does now:"
+                " run the code as it was, or start a new turn"
+            )
+            return self._diverged
 
     def recorded(self, caller: str, kind: str, name: str, arguments: Any) -> Node | None:
         """The recorded call that the program makes now, None when it is a new one: see `Replay.take`.
@@ -313,6 +351,16 @@ class Turn:
             self._stop(caller)
             return Suspended(self.session_id, list(self._waits))
 
+    def stopped_inside(self, signal: BaseException | None, caller: str) -> None:
+        """A turn of another session, opened inside this one, waits or diverged from its record: so does this one, also
+        where the code in the call `caller` makes something else of the signal."""
+        with self._lock:
+            if isinstance(signal, ReplayDivergence):
+                self._diverged = self._diverged or signal
+            elif isinstance(signal, Suspended) and not self.ended:
+                for wait_id in signal.wait_ids:
+                    self.wait_opened(wait_id, caller)
+
     def check(self, caller: str) -> None:
         """Called before each new step: a turn that waits or was cancelled goes no further. Raises `Suspended`,
         `Cancelled`."""
@@ -324,6 +372,8 @@ class Turn:
             if self._waits:
                 self._stop(caller)
                 raise Suspended(self.session_id, list(self._waits))
+        if self.replay.settled:
+            raise self._more_than_recorded()
 
     @property
     def has_diverged(self) -> bool:
@@ -515,7 +565,7 @@ class Turn:
 
     def _is_open(self) -> bool:
         """Whether there is a turn to end. One that ran again and needed no new row is ended all the same."""
-        if self._lease is None and self.replay.used:
+        if self._lease is None and self.replay.used and not self.replay.settled:
             self.append()
         return self._lease is not None
 

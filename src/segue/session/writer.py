@@ -14,6 +14,7 @@ from segue.fold.graph import CallGraph
 from segue.ids import new_id
 
 if TYPE_CHECKING:
+    from segue.session.db import SessionDB
     from segue.session.turn import Turn
 
 Kind = Literal["function", "model", "tool", "question", "step"]
@@ -23,8 +24,8 @@ ENDED = {"status", "result", "error", "usage"}
 class SessionNodeWriter:
     """Bound to one session and one turn. Once that turn has ended every write raises `TurnEnded`."""
 
-    def __init__(self, turn: Turn, outer: SessionNodeWriter | None = None) -> None:
-        self.turn = turn
+    def __init__(self, turn: Turn, db: SessionDB, outer: SessionNodeWriter | None = None) -> None:
+        self.turn, self.db = turn, db
         self.outer = outer
 
     @property
