@@ -47,6 +47,8 @@ Signals are not errors: `Suspended` (with `ApprovalRequired`) and `Cancelled` de
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class SegueError(Exception):
     """Root of all errors. `str(error)` says what happened and what to do next."""
@@ -315,9 +317,17 @@ class InvalidAnswer(UsageError):
 class Suspended(BaseException):
     """Signal: the turn has an open wait. Not an error: an answer from anywhere lets it go on."""
 
-    def __init__(self, session_id: str, wait_ids: list[str]) -> None:
-        super().__init__(f"session {session_id} waits for {', '.join(wait_ids)}")
+    def __init__(
+        self, session_id: str, wait_ids: list[str], elsewhere: Mapping[str, str] | None = None
+    ) -> None:
         self.session_id, self.wait_ids = session_id, wait_ids
+        self.elsewhere = dict(elsewhere or {})
+        """Wait id -> session, of those that another session has: one that the turn opened inside."""
+        places = (
+            f" (of session {self.elsewhere[wait]})" if wait in self.elsewhere else "" for wait in wait_ids
+        )
+        named = (f"{wait}{place}" for wait, place in zip(wait_ids, places, strict=True))
+        super().__init__(f"session {session_id} waits for {', '.join(named)}")
 
 
 class ApprovalRequired(Suspended):
@@ -332,3 +342,11 @@ class ApprovalRequired(Suspended):
 
 class Cancelled(BaseException):
     """Signal: the turn was cancelled by CANCEL_REQUESTED."""
+
+
+def by_code(code: str) -> type[SegueError] | None:
+    """The error class that has that code."""
+    classes = (
+        found for found in globals().values() if isinstance(found, type) and issubclass(found, SegueError)
+    )
+    return next((found for found in classes if found.code == code), None)

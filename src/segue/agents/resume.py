@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from segue.agents.function import AgenticFunction, run_in
-from segue.errors import InvalidArguments, NotResumable, SessionBusy, Suspended, UsageError
+from segue.errors import InvalidArguments, NotResumable, SessionBusy, UsageError
 from segue.events.codec import encode_json
 from segue.events.json_values import to_json
 from segue.fold.graph import CallGraph, Node
 from segue.fold.turns import SETTLED, Turn, Turns
 from segue.journal import Journal
+from segue.session.awaited import waiting
 from segue.session.context import ambient_db, session_context
 from segue.session.db import SessionDB
-from segue.session.decisions import open_waits
 from segue.session.recovery import close_dead_turn
 from segue.session.runtime import Runtime
 from segue.tools.tool import as_tool
@@ -42,9 +42,9 @@ def resume(
     db = db or ambient_db()
     journal = db.journal(session_id)
     turn = unfinished_turn(journal, source)
-    waiting = [wait.id for wait in open_waits(journal) if wait.turn_id == turn.turn_id]
-    if waiting:
-        raise Suspended(session_id, waiting)
+    signal = waiting(journal, turn)
+    if signal is not None:
+        raise signal
     root = root_call(journal, turn)
     called = function or imported(root.name)
     arguments = recorded_arguments(called, root)

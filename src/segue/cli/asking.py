@@ -14,10 +14,12 @@ from segue.cli.deciding import login
 from segue.cli.visible import exact, say, visible
 from segue.errors import AlreadyDecided, InvalidEvent, NotWaiting, UsageError
 from segue.events.codec import decode_json, encode_json
+from segue.fold.turns import Turns
 from segue.fold.waits import Wait
 from segue.journal import Journal
 from segue.session import decisions
 from segue.session.answers import misfits
+from segue.session.awaited import awaited
 from segue.typed.strict_json import NotJson, read_json
 
 
@@ -42,10 +44,11 @@ def decide(journal: Journal, turn_id: str) -> int:
     left: set[str] = set()
     asked = False
     try:
-        while (wait := _next(journal, turn_id, left)) is not None:
+        while (found := _next(journal, turn_id, left)) is not None:
+            where, wait = found
             asked = True
             try:
-                _ask(journal, wait)
+                _ask(where, wait)
             except Later:
                 left.add(wait.id)
             except (AlreadyDecided, NotWaiting) as error:
@@ -61,9 +64,10 @@ def decide(journal: Journal, turn_id: str) -> int:
     return exits.DONE if asked and not left else exits.SUSPENDED
 
 
-def _next(journal: Journal, turn_id: str, left: set[str]) -> Wait | None:
-    mine = (wait for wait in decisions.open_waits(journal) if wait.turn_id == turn_id and wait.id not in left)
-    return next(mine, None)
+def _next(journal: Journal, turn_id: str, left: set[str]) -> tuple[Journal, Wait] | None:
+    turn = journal.view(Turns).get(turn_id)
+    open_ones = [] if turn is None else awaited(journal, turn)
+    return next(((where, wait) for where, wait in open_ones if wait.id not in left), None)
 
 
 def _ask(journal: Journal, wait: Wait) -> None:

@@ -19,8 +19,8 @@ from segue.handlers.app import as_app
 from segue.handlers.drive import is_handled
 from segue.handlers.running import run_handler
 from segue.journal import Journal
+from segue.session.awaited import awaited
 from segue.session.db import SessionDB, default_db
-from segue.session.decisions import open_waits
 from segue.settings import load_settings
 
 
@@ -60,7 +60,7 @@ def _resume(
 ) -> int:
     journal = db.journal(session_id)
     turn = unfinished_turn(journal, words["source"])
-    if any(wait.turn_id == turn.turn_id for wait in open_waits(journal)):
+    if awaited(journal, turn):
         if not (words["output_format"] == "text" and asking.is_attached()):
             running.say_waits(journal, turn.turn_id)
             return exits.SUSPENDED

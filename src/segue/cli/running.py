@@ -18,9 +18,9 @@ from segue.errors import StorageError
 from segue.fold.turns import Turns
 from segue.handlers.drive import is_handled
 from segue.journal import Journal
+from segue.session.awaited import awaited
 from segue.session.context import SessionHandle, session_context
 from segue.session.db import SessionDB, default_db
-from segue.session.decisions import open_waits
 from segue.session.runtime import Runtime, create_runtime
 from segue.tools.policy import load_policy
 
@@ -207,9 +207,10 @@ def _say_what_next(
 
 def say_waits(journal: Journal, turn_id: str) -> bool:
     """Say what the turn waits for, if it waits, and the commands that decide it."""
-    waits = [wait for wait in open_waits(journal) if wait.turn_id == turn_id]
-    for wait in waits:
-        say(hints.waiting(journal.session_id, wait))
+    turn = journal.view(Turns).get(turn_id)
+    waits = [] if turn is None else awaited(journal, turn)
+    for where, wait in waits:
+        say(hints.waiting(where.session_id, wait))
     return bool(waits)
 
 

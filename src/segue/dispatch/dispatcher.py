@@ -182,6 +182,11 @@ class Dispatcher:
     async def _look(self) -> None:
         for session_id in await asyncio.to_thread(self._changed):
             self.poke(session_id)
+            for lane in await asyncio.to_thread(self._waiting_for, session_id):
+                lane.poke()
+
+    def _waiting_for(self, session_id: str) -> list[Lane]:
+        return [lane for lane in list(self._lanes.values()) if lane.waits_for(session_id)]
 
     def _changed(self) -> list[str]:
         """Sessions where there may be something to do that have rows which were not there before."""

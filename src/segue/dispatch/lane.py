@@ -13,7 +13,7 @@ from segue.fold.submissions import Submissions
 from segue.fold.turns import Turn, Turns
 from segue.handlers.drive import is_handled
 from segue.journal import Journal
-from segue.session.decisions import open_waits
+from segue.session.awaited import awaited
 
 ATTEMPTS = 3
 """How often in a row a turn may be interrupted: after that, those behind it are run."""
@@ -49,6 +49,11 @@ class Lane:
     @property
     def is_idle(self) -> bool:
         return self._task is None or self._task.done()
+
+    def waits_for(self, session_id: str) -> bool:
+        """Whether what happens in that other session can let the last turn go on."""
+        turn = self._journal.view(Turns).last
+        return turn is not None and session_id in turn.elsewhere.values()
 
     async def stop(self) -> None:
         """Interrupt the turn that runs: it goes on when a dispatcher looks at its session again."""
@@ -117,7 +122,7 @@ def goes_on(journal: Journal, turn: Turn, source: str) -> bool:
 
 def _is_awaited(journal: Journal, turn: Turn) -> bool:
     """Whether somebody has to decide before the turn goes on."""
-    return turn.status == "suspended" and any(wait.turn_id == turn.turn_id for wait in open_waits(journal))
+    return turn.status == "suspended" and bool(awaited(journal, turn))
 
 
 def _interruptions(journal: Journal, turn: Turn) -> int:

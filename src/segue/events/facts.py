@@ -69,6 +69,8 @@ class TurnSuspended(Event, frozen=True, kw_only=True):
     turn_id: str
     waits: list[str] = []
     """Ids of the open waits: tool call ids and question ids."""
+    elsewhere: dict[str, str] = {}
+    """Wait id -> session, of those that are another session's, which was opened inside the turn."""
 
 
 class TurnCancelled(Event, frozen=True, kw_only=True):

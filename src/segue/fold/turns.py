@@ -29,6 +29,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     cancelling: bool = False
     """Whether it was asked to be cancelled while it ran: then it neither waits nor goes on."""
     waits: list[str] = []
+    elsewhere: dict[str, str] = {}
+    """Wait id -> session, of the waits that another session has."""
     started_seq: int = 0
     ended_seq: int = 0
     started_at: str = ""
@@ -126,6 +128,7 @@ class Turns:
             failed=False,
             cancelling=False,
             waits=[],
+            elsewhere={},
             ended_seq=0,
             ended_at="",
         )
@@ -152,13 +155,17 @@ class Turns:
             self._end(turn, envelope, "cancelled")
         elif turn is not None and turn.status == "running":
             named = [wait for wait in waits if type(wait) is str] if type(waits) is list else []
-            self._put(self._end(turn, envelope, "suspended"), waits=named)
+            self._put(
+                self._end(turn, envelope, "suspended"),
+                waits=named,
+                elsewhere=_texts(payload.get("elsewhere")),
+            )
 
     def _cancelled(self, envelope: Envelope, payload: Payload) -> None:
         """Also one that waits, or whose process died."""
         turn = self._meant(payload)
         if turn is not None and turn.status not in SETTLED:
-            self._put(self._end(turn, envelope, "cancelled"), waits=[])
+            self._put(self._end(turn, envelope, "cancelled"), waits=[], elsewhere={})
 
     def _cancel_requested(self, envelope: Envelope, payload: Payload) -> None:
         """Whoever runs the turn ends it; of one that nobody runs this is the end."""
@@ -169,7 +176,7 @@ class Turns:
         if turn.status == "running":
             self._put(turn, cancelling=True)
         else:
-            self._put(self._end(turn, envelope, "cancelled"), waits=[])
+            self._put(self._end(turn, envelope, "cancelled"), waits=[], elsewhere={})
 
     def _approval_required(self, envelope: Envelope, payload: Payload) -> None:
         """In journals of the runner contract this row alone ends an invocation."""
@@ -196,6 +203,12 @@ class Turns:
         changed = self._turns[turn.turn_id] = msgspec.structs.replace(turn, **fields)
         self._unsaved[turn.turn_id] = None
         return changed
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if type(value) is not dict:
+        return {}
+    return {key: text for key, text in value.items() if type(text) is str}
 
 
 _HANDLERS = {

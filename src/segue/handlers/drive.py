@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
@@ -15,16 +16,19 @@ from segue.agents.function import Run
 from segue.agents.resume import unfinished_turn
 from segue.errors import HandlerError, NotResumable, Suspended, TurnInProgress, UsageError
 from segue.events.envelope import Envelope
-from segue.fold.turns import Turn
+from segue.fold.conversation import Conversation
+from segue.fold.turns import SETTLED, Turn
 from segue.handlers.app import AgentApp, Handler, as_app
-from segue.handlers.running import run_handler, user_message
+from segue.handlers.running import last_text, run_handler, user_message
 from segue.journal import Journal
-from segue.session.ambient import current_writer
+from segue.session.ambient import current_call_id, current_writer
+from segue.session.awaited import waiting
 from segue.session.context import ambient_db, session_context
 from segue.session.db import SessionDB
-from segue.session.decisions import open_waits
+from segue.session.restored import raised
 from segue.session.runtime import Runtime
 from segue.stores.protocol import Stop
+from segue.tools.digest import digest_of
 
 _NOTHING: Any = object()
 
@@ -86,6 +90,9 @@ class Drive:
         self.waits: list[str] = []
         """What the turn waits for, when it was suspended: tool call and question ids."""
         self._app, self._path, self._reason, self._db, self._options = app, path, reason, db, options
+        self._last_seq = sys.maxsize
+        """Of the turn, where it was over before."""
+        self._suspended: Suspended | None = None
         self._driven = False
         self._running: asyncio.Task[None] | None = None
         """Refers to this, but not to the iterator: whoever drops that has left the turn."""
@@ -115,8 +122,11 @@ class Drive:
         """Run the turn to its end. Raises what the handler raised, and the signal `Suspended`."""
         async for _ in self:
             pass
-        if self.waits:
-            raise Suspended(self.session_id, self.waits)
+        if self._suspended is not None:
+            outer = current_writer()
+            if outer is not None:
+                outer.turn.stopped_inside(self._suspended, current_call_id())
+            raise self._suspended
         return Run(self.value, self.session_id, self.turn_id)
 
     def run(self) -> Run:
@@ -137,7 +147,8 @@ class Drive:
                 async with aclosing(_followed(*began.result(), turn)) as batches:
                     async for batch in batches:
                         for envelope in batch:
-                            yield envelope
+                            if envelope.seq <= self._last_seq:
+                                yield envelope
         finally:
             await _left(turn)
         self._raise(turn)
@@ -147,9 +158,25 @@ class Drive:
         async with opened as session:
             self.session_id, self.turn_id = session.session_id, session.turn_id
             journal = self._db.journal(session.session_id)
+            known = None if self._reason is None else session.writer.turn.recorded_turn
+            if known is not None:
+                began.set_result((journal, known.started_seq - 1))
+                self.value = await self._again(journal, known)
+                return
             began.set_result((journal, 0 if session.created else journal.last_seq))
             assert self._path is not None
             self.value = await run_handler(self._app, self._path, self._reason)
+
+    async def _again(self, journal: Journal, known: Turn) -> Any:
+        """The outer turn runs again, and this one was begun in it before."""
+        assert self._path is not None
+        if known.status not in SETTLED:
+            _refuse_waiting(journal, known)
+            return await run_handler(self._app, self._path)
+        self._last_seq = known.ended_seq
+        if known.status == "failed":
+            raise _failure(journal, known)
+        return last_text(journal.view_before(Conversation, known.ended_seq + 1))
 
     def _opened(self) -> session_context:
         writer = current_writer()
@@ -166,15 +193,18 @@ class Drive:
             turn = handled_turn(self._db, self.session_id, self._options["source"])
             turn_id, self._path = turn.turn_id, self._app.route(self._path or turn.agent_id)
             self.turn_id = turn_id
-            _refuse_waiting(self._db, self.session_id, turn_id)
-        return session_context(
+            _refuse_waiting(self._db.journal(self.session_id), turn)
+        opened = session_context(
             self.session_id or None, turn_id=turn_id, agent_id=self._path or "/", db=self._db, **self._options
         )
+        opened.purpose = lambda: digest_of(f"handler {self._path}", self._reason)
+        opened.suspends_outer = False  # `finish` does, when it raises
+        return opened
 
     def _raise(self, turn: asyncio.Task[None]) -> None:
         error = asyncio.CancelledError() if turn.cancelled() else turn.exception()
         if isinstance(error, Suspended):
-            self.waits = error.wait_ids
+            self._suspended, self.waits = error, error.wait_ids
             if isinstance(error.__cause__, HandlerError):
                 raise error.__cause__
         elif error is not None:
@@ -192,16 +222,23 @@ def handled_turn(db: SessionDB, session_id: str, source: str) -> Turn:
     return turn
 
 
-def _refuse_waiting(db: SessionDB, session_id: str, turn_id: str) -> None:
+def _refuse_waiting(journal: Journal, turn: Turn) -> None:
     """Raises the signal `Suspended` while the turn waits for somebody."""
-    waiting = [wait.id for wait in open_waits(db.journal(session_id)) if wait.turn_id == turn_id]
-    if waiting:
-        raise Suspended(session_id, waiting)
+    signal = waiting(journal, turn)
+    if signal is not None:
+        raise signal
 
 
 def is_handled(turn: Turn) -> bool:
     """Whether a handler runs that turn."""
     return turn.reason.get("kind") == "user_message"
+
+
+def _failure(journal: Journal, turn: Turn) -> Exception:
+    """What a failed turn was left with."""
+    rows = journal.read(turn.started_seq - 1)
+    said = [row.payload for row in rows if row.type.endswith("ERROR") and row.seq <= turn.ended_seq]
+    return raised({"type": said[-1].get("code"), "message": said[-1].get("message")})
 
 
 async def _left(turn: asyncio.Task[None]) -> None:

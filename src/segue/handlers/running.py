@@ -12,7 +12,6 @@ from segue.handlers.app import AgentApp, closed
 from segue.handlers.context import SessionContext
 from segue.handlers.yields import Yields
 from segue.session.ambient import require_writer
-from segue.session.turn import Turn
 from segue.tools.policy import load_policy
 
 
@@ -43,7 +42,8 @@ async def run_handler(app: AgentApp, path: str, reason: dict[str, Any] | None = 
         await yields.end()
     finally:
         await _close(events)
-    return _last_text(turn)
+    with turn.journal.viewing(Conversation) as conversation:
+        return last_text(conversation)
 
 
 async def _close(events: Any) -> None:
@@ -53,7 +53,7 @@ async def _close(events: Any) -> None:
         raise HandlerError("the handler yielded while it was being closed: let GeneratorExit out") from error
 
 
-def _last_text(turn: Turn) -> Any:
-    with turn.journal.viewing(Conversation) as conversation:
-        last = conversation.messages(-1)
+def last_text(conversation: Conversation) -> Any:
+    """Of the last message, when it is an assistant's."""
+    last = conversation.messages(-1)
     return last[0]["content"] if last and last[0]["role"] == "assistant" else None

@@ -102,6 +102,8 @@ class session_context:
         """The turn that this one is a part of: opened inside it, and found again when it runs again."""
         self.purpose: Callable[[], str] = lambda: ""
         """What a turn without an id is opened for, where that can be told: see `inner_turn_id`."""
+        self.suspends_outer = True
+        """Whether a wait in this turn suspends the one that it was opened in."""
 
     def __enter__(self) -> SessionHandle:
         if self._turn is not None:
@@ -156,7 +158,7 @@ class session_context:
     def _pass_on(self, error: BaseException | None) -> None:
         """A suspended or cancelled turn is left with the signal, whatever its code made of it on the way."""
         signal = self._turn.signal() if self._turn is not None and not self._joined else None
-        if self._outer is not None:
+        if self._outer is not None and self.suspends_outer:
             self._outer.turn.stopped_inside(signal, current_call_id())
         if signal is not None and not isinstance(error, type(signal)):
             raise signal from error

@@ -36,9 +36,10 @@ def restored(recorded: Any, form: Form | None) -> Any:
 
 
 def raised(error: dict[str, Any]) -> Exception:
-    """The exception of a recorded failure: one of ours or Python's own, else `RecordedError`."""
+    """The exception of a recorded failure: one of ours, by its class or its code, or Python's own; else
+    `RecordedError`."""
     name, message = str(error.get("type")), str(error.get("message"))
-    cls = getattr(errors, name, None) or getattr(builtins, name, None)
+    cls = getattr(errors, name, None) or getattr(builtins, name, None) or errors.by_code(name)
     if isinstance(cls, type) and issubclass(cls, Exception):
         with contextlib.suppress(TypeError):
             return cls(message)

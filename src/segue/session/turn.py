@@ -111,6 +111,8 @@ class Turn:
         self._call_ids: set[str] = set()
         self.replay = Replay()
         """What earlier attempts of this turn recorded."""
+        self.recorded_turn: RecordedTurn | None = None
+        """What the record had of this turn when it was opened."""
         self.reason: dict[str, Any] = {"kind": "direct_call"}
         """Why this attempt runs, where no root call says it."""
         self.handled = False
@@ -120,6 +122,8 @@ class Turn:
         self._opened: Counter[str] = Counter()
         """How many turns of other sessions were opened inside, by place."""
         self._waits: list[str] = []
+        self._elsewhere: dict[str, str] = {}
+        """Wait id -> session, of waits of turns that were opened inside."""
         self._diverged: ReplayDivergence | None = None
         self._in_flight: set[Future[Any] | asyncio.Task[Any]] = set()
         self._cancelled: Cancelled | None = None
@@ -263,6 +267,7 @@ class Turn:
     def go_on(self, recorded: RecordedTurn) -> None:
         """Take up what the record has of this turn. One that is over is only looked at: its program runs once more
         inside an outer one, is given what is recorded, and ends as it did."""
+        self.recorded_turn = recorded
         self.handled = recorded.reason.get("kind") == "user_message"
         rows, settled = self.journal.read(recorded.started_seq - 1), recorded.status in SETTLED
         self.replay = Replay(rows, self.turn_id, handled=self.handled, settled=settled)
@@ -349,7 +354,10 @@ class Turn:
         with self._lock:
             self._waits.append(wait_id)
             self._stop(caller)
-            return Suspended(self.session_id, list(self._waits))
+            return self._suspended_signal()
+
+    def _suspended_signal(self) -> Suspended:
+        return Suspended(self.session_id, list(self._waits), self._elsewhere)
 
     def stopped_inside(self, signal: BaseException | None, caller: str) -> None:
         """A turn of another session, opened inside this one, waits or diverged from its record: so does this one, also
@@ -359,6 +367,7 @@ class Turn:
                 self._diverged = self._diverged or signal
             elif isinstance(signal, Suspended) and not self.ended:
                 for wait_id in signal.wait_ids:
+                    self._elsewhere[wait_id] = signal.elsewhere.get(wait_id, signal.session_id)
                     self.wait_opened(wait_id, caller)
 
     def check(self, caller: str) -> None:
@@ -371,7 +380,7 @@ class Turn:
                 raise self._cancelled
             if self._waits:
                 self._stop(caller)
-                raise Suspended(self.session_id, list(self._waits))
+                raise self._suspended_signal()
         if self.replay.settled:
             raise self._more_than_recorded()
 
@@ -591,9 +600,10 @@ class Turn:
         if self._cancelled is not None:
             return cancelled(self.journal, self.turn_id, str(self._cancelled), NOT_RUN)
         if self._waits:
-            return [TurnSuspended(turn_id=self.turn_id, waits=list(self._waits))]
-        if isinstance(error, Suspended):  # another session's, opened inside this turn
-            return [TurnSuspended(turn_id=self.turn_id, waits=error.wait_ids)]
+            return [TurnSuspended(turn_id=self.turn_id, waits=list(self._waits), elsewhere=self._elsewhere)]
+        if isinstance(error, Suspended):  # of a session that was not opened inside this turn
+            places = dict.fromkeys(error.wait_ids, error.session_id) | error.elsewhere
+            return [TurnSuspended(turn_id=self.turn_id, waits=error.wait_ids, elsewhere=places)]
         if error is None:
             self._report_leftovers()
             return [NoMoreActions(turn_id=self.turn_id)]
@@ -616,7 +626,7 @@ class Turn:
         the error when its program diverged from the record."""
         if self._diverged is not None or self._cancelled is not None:
             return self._diverged or self._cancelled
-        return Suspended(self.session_id, list(self._waits)) if self._waits else None
+        return self._suspended_signal() if self._waits else None
 
     def _close(self) -> None:
         tails.remove(self)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from handling import Desk
 
-from segue import AgentApp, SessionContext, chat_agent, events, tool
+from segue import AgentApp, SessionContext, chat_agent, drive, events, tool
 from segue.dispatch import Dispatcher, submit
 from segue.errors import SessionBusy, UsageError
 from segue.models.scripted import Scripted
@@ -426,3 +426,39 @@ async def test_what_is_said_while_a_turn_waits_supersedes_the_wait(db: SessionDB
         second = await dispatcher.submit("no, leave it", "s")
         assert (await dispatcher.finished(second)).status == "completed"
     assert (post.sent, [turn.status for turn in db.turns("s").all]) == ([], ["cancelled", "completed"])
+
+
+async def test_what_is_decided_in_a_sub_agents_session_lets_the_turn_go_on(db: SessionDB, desk: Desk) -> None:
+    ran = []
+
+    @tool(needs_approval=True)
+    def publish(text: str) -> str:
+        """Publish it."""
+        ran.append(text)
+        return "published"
+
+    @tool
+    async def edit(text: str) -> str:
+        """Have it edited."""
+        return str((await drive(chat_agent(tools=[publish]), "editing", input=text).finish()).value)
+
+    model = Scripted(
+        [
+            {"tool_calls": [{"name": "edit", "arguments": {"text": "a poem"}}]},
+            {"tool_calls": [{"name": "publish", "arguments": {"text": "a poem"}}]},
+            "it is out",
+            "done",
+        ]
+    )
+    author = chat_agent(tools=[edit])
+    async with Dispatcher(author, runtime=Runtime(model), db=db, look_every=0.05) as dispatcher:
+        submitted = await dispatcher.submit("Write.", "s")
+        assert (await dispatcher.finished(submitted)).status == "suspended"
+        rows = len(desk.rows())
+        await dispatcher.drained()
+        assert len(desk.rows()) == rows, "it does not go on before that is decided"
+        [wait] = decisions.open_waits(db.journal("editing"))
+        decisions.approve(db.journal("editing"), wait.id)
+        while (turn := db.turns("s").all[-1]).status != "completed":
+            await asyncio.sleep(0.01)
+    assert (turn.attempt, ran, desk.told()[-1]) == (2, ["a poem"], ("assistant", "done"))
