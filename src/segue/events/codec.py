@@ -196,7 +196,8 @@ def _written_fields(event: Event) -> dict[str, Any]:
     written = {}
     for field in msgspec.structs.fields(type(event)):
         value = getattr(event, field.name)
-        default = [] if field.default_factory is list else field.default
+        factory = field.default_factory
+        default = field.default if factory is msgspec.NODEFAULT else factory()
         if value is not UNSET and not (type(value) is type(default) and value == default):
             written[field.name] = value
     return written
