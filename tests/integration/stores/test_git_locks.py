@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from segue.errors import SessionBusy, SessionNotFound, StaleWriter, StorageError
-from segue.stores.git import GitStore, lease, leases, locks
+from segue.stores.git import GitStore, commits, lease, leases, locks
 from segue.stores.git.removal import remove
 from segue.testing.store_process import control_row, turn_row
 
@@ -177,6 +177,92 @@ def test_who_is_only_unlucky_goes_on_waiting_while_others_make_progress(tmp_path
     finally:
         locks.unlock(mine)
         locks.unlock(theirs)
+
+
+class Unlucky:
+    """Stands for `time` in `locks`: whenever somebody waits for the lock, a minute passes.
+
+    In it, whoever has the lock frees it, gets its work done, and has it again. After three it is left free.
+    """
+
+    def __init__(self, path: Path, work: Callable[[], object]) -> None:
+        self.work, self.now, self.looks = work, 0.0, 0
+        self.theirs = locks.open_lock(path)
+        fcntl.flock(self.theirs, fcntl.LOCK_EX)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.looks += 1
+        self.now += 60
+        fcntl.flock(self.theirs, fcntl.LOCK_UN)
+        self.work()
+        if self.looks < 3:
+            fcntl.flock(self.theirs, fcntl.LOCK_EX)
+
+
+@pytest.mark.parametrize(
+    ("what", "wants"),
+    [
+        ("append", lambda store: store.release(store.acquire("s1", holder="me"))),
+        ("append", lambda store: store.repair("s1")),
+        ("commit", lambda store: store.verify("s1")),
+        ("commit", lambda store: store.repair("s1")),
+        ("commit", lambda store: store.delete("s1")),
+    ],
+    ids=["append-turn", "append-repair", "commit-verify", "commit-repair", "commit-delete"],
+)
+def test_whoever_finds_a_lock_taken_at_every_look_waits_while_those_who_have_it_get_on(
+    store: GitStore, monkeypatch: pytest.MonkeyPatch, what: str, wants: Callable[[GitStore], object]
+) -> None:
+    with closing(GitStore(store.root)) as other:
+        session = other._session("s1")
+
+        def work() -> None:
+            number = other.append("s1", [control_row()])
+            if what == "commit":
+                commits._commit_whole(session, [f"row {number}"])
+
+        other.commit("s1", "the first rows")
+        assert other.drain_commits(60)
+        unlucky = Unlucky(store.root / "s1" / "lock" / what, work)
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(locks, "time", unlucky)
+                wants(store)
+        finally:
+            locks.unlock(unlucky.theirs)
+        assert unlucky.looks == 3
+
+
+def test_who_gives_the_commit_lock_back_gets_it_again_after_those_who_wait(store: GitStore) -> None:
+    paths, order = store._session("s1").paths, []
+
+    def verify() -> None:
+        with locks.nobody_commits(paths):
+            order.append("the one who waits")
+
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(20):
+            with locks.commit_lock(paths):
+                waiting = pool.submit(verify)
+                deadline = time.monotonic() + 60
+                while is_free(paths.next_lock):
+                    assert time.monotonic() < deadline, "who waits does not queue"
+                    time.sleep(0.001)
+            with locks.commit_lock(paths):
+                order.append("the greedy one")
+            waiting.result(timeout=60)
+    assert order == ["the one who waits", "the greedy one"] * 20
+
+
+def is_free(path: Path) -> bool:
+    descriptor = locks.open_lock(path)
+    try:
+        return locks.try_lock(descriptor)
+    finally:
+        locks.unlock(descriptor)
 
 
 def test_a_file_system_without_locks_is_an_error_that_says_so(

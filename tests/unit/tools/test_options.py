@@ -93,7 +93,6 @@ def test_the_method_of_an_instance_keeps_the_options_of_its_class() -> None:
         ({"timeout": float("nan")}, "timeout=nan is not"),
         ({"timeout": "5"}, "timeout='5' is not"),
     ],
-    ids=str,
 )
 def test_an_option_that_cannot_work_is_refused_when_it_is_declared(
     options: dict[str, Any], problem: str

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from segue.stores.git import leftovers, prepared, repository
+from segue.stores.git import leftovers, prepared
 from segue.stores.git.identity import first_session_id, misplaced, read_meta
-from segue.stores.git.layout import FORMAT, SessionPaths
+from segue.stores.git.layout import BRANCH, FORMAT, SessionPaths
 from segue.stores.git.problems import Problem
 
 KNOWN = {
@@ -55,8 +55,8 @@ def git_settings(git: Path) -> list[Problem]:
     """HEAD and config as Segue needs them. Raises OSError."""
     found = []
     if git.exists():
-        if _text(git / "HEAD").strip() != f"ref: {repository.BRANCH}":
-            found.append((git / "HEAD", f"it does not name {repository.BRANCH}"))
+        if _text(git / "HEAD").strip() != f"ref: {BRANCH}":
+            found.append((git / "HEAD", f"it does not name {BRANCH}"))
         if not _BARE.search(_text(git / "config")):
             found.append(
                 (git / "config", "the repository is not bare: a stray `git reset` could eat the journal")

@@ -7,7 +7,8 @@
   sealed          length and checksum of each full segment
   lock/turn       flock: the turn lease; content: who has it
   lock/append     flock: held for one append
-  lock/commit     flock: held for one commit
+  lock/commit     flock: held for one commit, shared by who verifies
+  lock/next       flock: who takes the commit lock next
   lock/waiting    flock: processes that wait for the turn lease share it
   context/, files/  blobs under their SHA-256: ab/cdef...
   blobs           one line a blob put, in order: what the next commit has to take
@@ -37,6 +38,8 @@ from segue.stores.git.acknowledged import START, encode
 from segue.stores.ids import folder_of, id_of
 
 FORMAT = 1
+BRANCH = "refs/heads/main"
+"""The one of a session's repository."""
 MTIME_GRAIN = 2_000_000_000
 """Nanoseconds within which two changes of a directory may leave the same time on some file system."""
 _DIRECTORIES = ("history", "lock", "context", "files")
@@ -56,12 +59,14 @@ class SessionPaths:
         self.turn_lock = self.folder / "lock" / "turn"
         self.append_lock = self.folder / "lock" / "append"
         self.commit_lock = self.folder / "lock" / "commit"
+        self.next_lock = self.folder / "lock" / "next"
         self.waiting_lock = self.folder / "lock" / "waiting"
         self.blob_log = self.folder / "blobs"
         self.cache = self.folder / "cache"
         self.torn = self.folder / "torn"
         self.lost = self.folder / "lost"
         self.git = self.folder / ".git"
+        self.branch = self.git / BRANCH
         self.mark = root / marks.FOLDER / self.folder.name
 
     def segment(self, first_seq: int) -> Path:

@@ -1,7 +1,8 @@
 """The locks that are held for moments: `lock/append`, `lock/commit`, and that of the change marks.
 
 Taking one is bounded: a process that was stopped while it had it must not hang all others. The refusal names
-that process, which is looked up only then.
+that process, which is looked up only then. Who finds a session's lock taken at every look, by processes that get
+their work done, goes on waiting: what they append or commit is the sign of life.
 """
 
 from __future__ import annotations
@@ -83,18 +84,38 @@ def is_current(descriptor: int, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked_file(paths: SessionPaths, path: Path) -> Iterator[None]:
+def locked_file(paths: SessionPaths, path: Path, sign: Callable[[], object]) -> Iterator[None]:
     """Hold one of the session's locks, through a descriptor of our own.
 
     Raises `SessionBusy`, `SessionNotFound`, OSError.
     """
     descriptor = opened(paths, path)
     try:
-        lock(descriptor, f"session {paths.session_id}")
+        lock(descriptor, f"session {paths.session_id}", sign)
         while not is_current(descriptor, path):  # the session was deleted, or the file, while we waited
             unlock(descriptor)
             descriptor = opened(paths, path)
-            lock(descriptor, f"session {paths.session_id}")
+            lock(descriptor, f"session {paths.session_id}", sign)
+        yield
+    finally:
+        unlock(descriptor)
+
+
+@contextlib.contextmanager
+def locked_to_look(
+    paths: SessionPaths, path: Path, sign: Callable[[], object], operation: int = fcntl.LOCK_SH
+) -> Iterator[None]:
+    """Like `locked_file`, for who may have no right to write: a lock that is missing is not made.
+
+    Raises `SessionBusy`, OSError.
+    """
+    try:
+        descriptor = open_lock(path, os.O_RDONLY)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        lock(descriptor, f"session {paths.session_id}", sign, operation)
         yield
     finally:
         unlock(descriptor)
@@ -118,11 +139,42 @@ def unlock(descriptor: int) -> None:
 
 
 def append_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[None]:
-    return locked_file(paths, paths.append_lock)
+    return locked_file(paths, paths.append_lock, lambda: _version(paths.acknowledged))
 
 
-def commit_lock(paths: SessionPaths) -> contextlib.AbstractContextManager[None]:
-    return locked_file(paths, paths.commit_lock)
+@contextlib.contextmanager
+def commit_lock(paths: SessionPaths) -> Iterator[None]:
+    """Whoever waits for it has `lock/next`: so nobody who gives it back can have it again first.
+
+    Raises `SessionBusy`, `SessionNotFound`, OSError.
+    """
+    with contextlib.ExitStack() as held:
+        with locked_file(paths, paths.next_lock, lambda: _version(paths.branch)):
+            held.enter_context(locked_file(paths, paths.commit_lock, lambda: _version(paths.branch)))
+        yield
+
+
+@contextlib.contextmanager
+def nobody_commits(paths: SessionPaths) -> Iterator[None]:
+    """Share the commit lock, without a right to write. Raises `SessionBusy`, OSError."""
+    with contextlib.ExitStack() as held:
+        with locked_to_look(paths, paths.next_lock, lambda: _version(paths.branch), fcntl.LOCK_EX):
+            held.enter_context(locked_to_look(paths, paths.commit_lock, lambda: _version(paths.branch)))
+        yield
+
+
+def nobody_appends(paths: SessionPaths) -> contextlib.AbstractContextManager[None]:
+    """Share the append lock, without a right to write. Raises `SessionBusy`, OSError."""
+    return locked_to_look(paths, paths.append_lock, lambda: _version(paths.acknowledged))
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Another one after every change of the file. Raises OSError."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _held_too_long(descriptor: int, what: str) -> SessionBusy:

@@ -57,7 +57,7 @@ def locked(folder: Path) -> Iterator[None]:
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = open_lock(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        lock(descriptor, str(folder.parent))
+        lock(descriptor, str(folder.parent), lambda: os.fstat(descriptor).st_mtime_ns)
         yield
     finally:
         unlock(descriptor)

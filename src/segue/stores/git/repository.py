@@ -13,9 +13,8 @@ import shutil
 import time
 from pathlib import Path
 
-from segue.stores.git.layout import write_new
+from segue.stores.git.layout import BRANCH, write_new
 
-BRANCH = "refs/heads/main"
 STALE_SECONDS = 60.0
 """A lock file this old was left behind: git holds its locks for moments.
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 from segue.stores.git import folder
 from segue.stores.git.acknowledged import Position
 from segue.stores.git.blobcheck import Blob, BlobCheck, named_blobs
 from segue.stores.git.committed import Committed
-from segue.stores.git.forks import open_lock
 from segue.stores.git.layout import SessionPaths
-from segue.stores.git.locks import lock, unlock
+from segue.stores.git.locks import nobody_appends, nobody_commits
 from segue.stores.git.noted import read_position
 from segue.stores.git.problems import Problem
 from segue.stores.git.survey import Piece, Progress, Survey
@@ -87,7 +83,7 @@ class Inspection:
 def verify(paths: SessionPaths, progress: Progress = lambda size: None) -> list[Problem]:
     """What is wrong, and what a crash left that the next open puts right (`note`). Raises OSError."""
     inspection = Inspection(paths)
-    with shared_lock(paths.commit_lock):
+    with nobody_commits(paths):
         inspection.run(progress=progress)
     behind = [problem for problem in inspection.problems if problem.kind in _BEHIND]
     if behind and _was_written(inspection):
@@ -97,7 +93,7 @@ def verify(paths: SessionPaths, progress: Progress = lambda size: None) -> list[
 
 def _was_written(inspection: Inspection) -> bool:
     """Whether somebody appended meanwhile: what was behind the position was on its way."""
-    with shared_lock(inspection.paths.append_lock):
+    with nobody_appends(inspection.paths):
         return inspection.position is not None and read_position(inspection.paths)[0] != inspection.position
 
 
@@ -111,18 +107,3 @@ def size_of(paths: SessionPaths) -> int:
         for entry in os.scandir(parent)
         if entry.is_file(follow_symlinks=False)
     )
-
-
-@contextlib.contextmanager
-def shared_lock(path: Path) -> Iterator[None]:
-    """Nobody commits, or appends, while we look; looking needs no right to write. Raises `SessionBusy`, OSError."""
-    try:
-        descriptor = open_lock(path, os.O_RDONLY)
-    except FileNotFoundError:
-        yield
-        return
-    try:
-        lock(descriptor, str(path.parent.parent), operation=fcntl.LOCK_SH)
-        yield
-    finally:
-        unlock(descriptor)
