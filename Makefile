@@ -18,7 +18,7 @@ run: $(MODEL)
 	@$(BIN)/segue sessions graph
 
 test: $(MODEL) strace
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check

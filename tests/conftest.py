@@ -17,6 +17,24 @@ if (
 
 PRIVATE = ("SEGUE_MODEL", "SEGUE_DEPLOYMENT_ID", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL")
 
+SUMMARY = "summary"
+"""The name of a property that a test records for people: it is shown at the end, whichever process ran the test."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: then no process runs one alone at the end."""
+    items.sort(key=lambda item: "crash" not in item.path.parts)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in [
+        report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)
+    ]:
+        for name, text in report.user_properties:
+            if name == SUMMARY and report.when == "call":
+                terminalreporter.section(report.nodeid)
+                terminalreporter.write_line(text)
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -6,13 +6,15 @@ that case again. `make crash` tries far more states of the disk.
 
 from __future__ import annotations
 
+import io
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from rich.console import Console
 
+from tests.conftest import SUMMARY
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sweeps import Sweep, run_again, sweep_kills, sweep_power
 from tests.crash.tracing import missing
@@ -25,26 +27,28 @@ STATES = {"create": 250, "continue": 220, "commit": 220, "api": 120, "index": 80
 """Fewer cases than that would mean that the harness does not see what the program does."""
 
 
-def shown(sweep: Sweep, capsys: pytest.CaptureFixture[str], began: float, note: str) -> None:
-    with capsys.disabled():
-        console = Console(width=100)
-        console.print()
-        console.print(sweep.table())
-        console.print(f"{note}, {time.monotonic() - began:.0f} s", *sweep.notes, sep="\n", highlight=False)
+Record = Callable[[str, object], None]
 
 
-def test_a_kill_at_any_call_breaks_no_promise(capsys: pytest.CaptureFixture[str]) -> None:
+def shown(sweep: Sweep, record: Record, began: float, note: str) -> None:
+    console = Console(width=100, file=io.StringIO())
+    console.print(sweep.table())
+    console.print(f"{note}, {time.monotonic() - began:.0f} s", *sweep.notes, sep="\n", highlight=False)
+    record(SUMMARY, console.file.getvalue())
+
+
+def test_a_kill_at_any_call_breaks_no_promise(record_property: Record) -> None:
     began = time.monotonic()
     sweep = sweep_kills()
-    shown(sweep, capsys, began, f"{sweep.total} kills")
+    shown(sweep, record_property, began, f"{sweep.total} kills")
     assert not sweep.violations, sweep.report()
     assert {name: max(least, sweep.cases(name)) for name, least in KILLS.items()} == counted(sweep, SCENARIOS)
 
 
-def test_a_power_loss_at_any_point_breaks_no_promise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_power_loss_at_any_point_breaks_no_promise(record_property: Record) -> None:
     began, seed = time.monotonic(), random.randrange(1 << 32)
     sweep = sweep_power(seed=seed, random_states=RANDOM_STATES)
-    shown(sweep, capsys, began, f"{sweep.total} states, seed {seed}")
+    shown(sweep, record_property, began, f"{sweep.total} states, seed {seed}")
     assert not sweep.violations, sweep.report()
     assert {name: max(least, sweep.cases(name)) for name, least in STATES.items()} == counted(sweep, STATES)
 
