@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TextIO
 
@@ -17,6 +16,7 @@ from segue.events.envelope import Envelope
 from segue.events.json_values import to_json
 from segue.journal import Journal
 from segue.stores.protocol import Stop
+from segue.threads import background_thread
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -75,7 +75,7 @@ class StreamJson:
     def begin(self, journal: Journal, after_seq: int) -> None:
         self._journal, self._seen = journal, after_seq
         self._stop = Stop()
-        self._thread = threading.Thread(target=self._follow, name="segue-stream-json", daemon=True)
+        self._thread = background_thread(self._follow, "segue-stream-json")
         self._thread.start()
 
     def finish(self, outcome: Outcome) -> None:

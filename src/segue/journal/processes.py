@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from segue.stores.protocol import Store
+from segue.threads import background_thread
 
 if TYPE_CHECKING:
     from segue.journal.journal import Journal
@@ -35,7 +36,7 @@ class Flusher:
                 return
             self._due[journal] = time.monotonic() + DELTA_SECONDS
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="segue-deltas", daemon=True)
+                self._thread = background_thread(self._run, "segue-deltas")
                 self._thread.start()
                 atexit.register(flush_journals)
             if len(self._due) == 1:

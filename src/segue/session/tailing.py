@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from segue.errors import SegueError
+from segue.threads import background_thread
 
 if TYPE_CHECKING:
     from segue.session.turn import Turn
@@ -33,7 +34,7 @@ class Tails:
         with self._changed:
             self._turns[turn] = turn.journal.last_seq
             if self._thread is None:
-                self._thread = threading.Thread(target=self._look_again, name="segue-tails", daemon=True)
+                self._thread = background_thread(self._look_again, "segue-tails")
                 self._thread.start()
             self._changed.notify()
 

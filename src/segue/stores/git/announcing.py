@@ -16,6 +16,7 @@ from typing import Any
 from segue.stores.git import acknowledged
 from segue.stores.git.bell import Bell
 from segue.stores.git.forks import watch_forks
+from segue.threads import background_thread
 
 try:
     import inotify_simple
@@ -80,7 +81,7 @@ class Announcer:
         inotify = inotify_simple.INotify()
         try:
             number = int(inotify.add_watch(folder, _mask()))
-            threading.Thread(target=self._run, args=(inotify,), name="segue-watch", daemon=True).start()
+            background_thread(lambda: self._run(inotify), "segue-watch").start()
         except BaseException:
             inotify.close()
             raise

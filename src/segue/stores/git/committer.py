@@ -10,6 +10,7 @@ from collections import OrderedDict
 
 from segue.errors import SegueError, SessionNotFound
 from segue.stores.git.session import GitSession
+from segue.threads import background_thread
 
 log = logging.getLogger("segue.stores.git")
 
@@ -56,7 +57,7 @@ class Committer:
 
     def _start(self) -> None:
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="segue-commit", daemon=True)
+            thread = background_thread(self._run, "segue-commit")
             try:
                 thread.start()
             except RuntimeError:  # the interpreter is going down: `stop` does the work

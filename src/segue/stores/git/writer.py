@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 
 from segue.stores.protocol import Draft, Lease
+from segue.threads import background_thread
 
 THREADS = 4
 """At most that many sessions are synced at once."""
@@ -69,7 +70,7 @@ class Writer:
 
     def _start(self) -> bool:
         try:
-            threading.Thread(target=self._run, name="segue-append", daemon=True).start()
+            background_thread(self._run, "segue-append").start()
         except RuntimeError:  # the interpreter is going down: no new threads, so the caller does the work
             self._started -= 1
             return self._started > 0
