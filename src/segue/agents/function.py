@@ -14,6 +14,7 @@ from segue.agents.call import Call
 from segue.agents.options import Options, options
 from segue.errors import DefinitionError, NoSession
 from segue.session.ambient import NO_SESSION, current_writer, in_main_thread, require_not_left_over
+from segue.session.budget import Budget
 from segue.session.context import session_context
 from segue.session.replay import key_of
 from segue.session.restored import NO_RESULT
@@ -68,13 +69,15 @@ class AgenticFunction(Generic[P, R]):
         session_id: str | None = None,
         runtime: Runtime | None = None,
         source: str = "code",
+        budget: Budget | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call in a session of its own turn: `Run(value, session_id, turn_id)`, awaitable for an async function.
 
-        `session_id` continues that session (or creates it under that id); None makes a new one.
+        `session_id` continues that session (or creates it under that id); None makes a new one. `budget` is what the
+        turn may spend.
         """
-        opened = session_context(session_id, runtime=runtime, source=source)
+        opened = session_context(session_id, runtime=runtime, source=source, budget=budget)
         opened.purpose = lambda: self.asked(args, kwargs)
         return run_in(opened, lambda: self(*args, **kwargs), is_async=self.is_async)
 
@@ -125,10 +128,11 @@ class BoundMethod:
         session_id: str | None = None,
         runtime: Runtime | None = None,
         source: str = "code",
+        budget: Budget | None = None,
         **kwargs: Any,
     ) -> Any:
         """Like `AgenticFunction.run`."""
-        opened = session_context(session_id, runtime=runtime, source=source)
+        opened = session_context(session_id, runtime=runtime, source=source, budget=budget)
         opened.purpose = lambda: self._function.asked((self._instance, *args), kwargs, bound_method=True)
         return run_in(opened, lambda: self(*args, **kwargs), is_async=self._function.is_async)
 

@@ -15,6 +15,7 @@ from segue.fold.graph import CallGraph, Node
 from segue.fold.turns import SETTLED, Turn, Turns
 from segue.journal import Journal
 from segue.session.awaited import waiting
+from segue.session.budget import Budget
 from segue.session.context import ambient_db, session_context
 from segue.session.db import SessionDB
 from segue.session.recovery import close_dead_turn
@@ -29,12 +30,15 @@ def resume(
     runtime: Runtime | None = None,
     source: str = "code",
     wait: float = 0.0,
+    budget: Budget | None = None,
     db: SessionDB | None = None,
 ) -> Any:
     """Go on with the session's last turn: `Run(value, session_id, turn_id)`, awaitable for an async function.
 
     The turn must have been begun by one call of an agentic function, which is imported by its recorded name unless
     `function` gives it. Execution really goes on at its first unfinished step: finished ones are not done again.
+
+    `budget` is what the turn may spend in all; without it, what it might before.
 
     Raises `NotResumable` saying why, `SessionBusy` while the turn runs, the signal `Suspended` while it waits for
     somebody, `SessionNotFound`, and what the function raises.
@@ -55,6 +59,7 @@ def resume(
         runtime=runtime,
         source=source,
         wait=wait,
+        budget=budget,
         db=db,
     )
     return run_in(opened, lambda: called(**arguments), is_async=getattr(called, "is_async", False))

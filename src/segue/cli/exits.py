@@ -36,7 +36,9 @@ class Terminated(SystemExit):
 
 
 def exit_code(error: BaseException | None) -> int:
-    if isinstance(error, TimeLimit):
+    if isinstance(error, TimeLimit) or (
+        isinstance(error, errors.BudgetExceeded) and error.limit == "seconds"
+    ):
         return TIME_LIMIT
     if isinstance(error, Terminated):
         return TERMINATED

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from segue.cli.output import Outcome
 from segue.events.json_values import json_or_reason
 from segue.fold.graph import CallGraph
+from segue.fold.usage import Counts, add_counts, counts_of
 from segue.session.db import SessionDB
 from segue.session.turn import status_of
 
@@ -29,10 +29,10 @@ def read(db: SessionDB, session_id: str, turn_id: str, value: Any, error: BaseEx
     )
 
 
-def usage_of(graph: CallGraph, turn_id: str) -> dict[str, int]:
-    """Tokens of all model calls of a turn, by kind."""
-    total: Counter[str] = Counter()
+def usage_of(graph: CallGraph, turn_id: str) -> Counts:
+    """Tokens of all model calls of a turn, by kind, and their cost where it is recorded."""
+    total: Counts = {}
     for node in graph.nodes.values():
         if node.turn_id == turn_id and node.kind == "model":
-            total.update({name: count for name, count in (node.usage or {}).items() if type(count) is int})
-    return dict(total)
+            add_counts(total, counts_of(node.usage))
+    return total

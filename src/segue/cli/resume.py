@@ -9,7 +9,7 @@ import click
 from msgspec import structs
 
 from segue.agents.resume import imported, recorded_arguments, root_call, unfinished_turn
-from segue.cli import asking, choosing, completion, exits, hints, running, target
+from segue.cli import asking, choosing, completion, exits, hints, limits, running, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
 from segue.errors import NoModel, UsageError
@@ -39,6 +39,7 @@ from segue.settings import load_settings
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait for a busy session."
 )
+@click.option("--max", multiple=True, metavar="LIMIT=VALUE", help=limits.HELP)
 @click.option("--source", default="cli", show_default=True, help="What the record says the entry point is.")
 @click.pass_obj
 def resume(options: Options, /, session: str, target: str | None, **words: Any) -> int:
@@ -67,6 +68,7 @@ def _resume(
         if (code := running.ask(journal, turn.turn_id, place or "MODULE:HANDLER")) != exits.DONE:
             return code
     words["model"] = words["model"] or _model(journal, turn)
+    words["budget"] = limits.budget(words.pop("max"))
     opening, call = next_attempt(running.Opening(session_id=session_id, **words), place)
     return running.run(
         opening,

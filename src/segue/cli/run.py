@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from segue.agents.function import AgenticFunction
-from segue.cli import binding, choosing, completion, hints, resume, running, target
+from segue.cli import binding, choosing, completion, hints, limits, resume, running, target
 from segue.cli.main import Options
 from segue.cli.output import FORMATS, answers_only
 from segue.cli.stdin import piped_text
@@ -34,6 +34,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     timeout: float | None
     wait: float
+    max: tuple[str, ...]
 
 
 @click.command()
@@ -63,6 +64,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait for a busy session."
 )
+@click.option("--max", multiple=True, metavar="LIMIT=VALUE", help=limits.HELP)
 @click.option("--source", default="cli", show_default=True, help="What the record says the entry point is.")
 @click.pass_obj
 def run(options: Options, /, **words: Any) -> int:
@@ -145,6 +147,7 @@ def _opening(wanted: Wanted, agent_id: str) -> running.Opening:
         source=wanted.source,
         timeout=wanted.timeout,
         wait=wanted.wait,
+        budget=limits.budget(wanted.max),
     )
 
 

@@ -19,8 +19,10 @@ from segue.fold.turns import Turns
 from segue.handlers.drive import is_handled
 from segue.journal import Journal
 from segue.session.awaited import awaited
+from segue.session.budget import Budget
 from segue.session.context import SessionHandle, session_context
 from segue.session.db import SessionDB, default_db
+from segue.session.metering import UNITS
 from segue.session.runtime import Runtime, create_runtime
 from segue.tools.policy import load_policy
 
@@ -38,6 +40,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     timeout: float | None
     wait: float
+    budget: Budget | None = None
 
 
 def run(
@@ -106,6 +109,7 @@ def _attempt(
         runtime=runtime,
         source=opening.source,
         wait=opening.wait,
+        budget=opening.budget,
         db=db,
     )
     ended = _Ended()
@@ -116,6 +120,7 @@ def _attempt(
     if ended.session is None:
         assert ended.error is not None
         raise ended.error
+    _say_warnings(ended.session)
     result = outcome.read(db, ended.session.session_id, ended.session.turn_id, ended.value, ended.error)
     shown.finish(result)
     if result.status == "suspended":
@@ -182,6 +187,12 @@ def _begin(shown: Output, session: SessionHandle, ended: _Ended, known: str) -> 
         say(f"session: {session.session_id}")
     journal = session.db.journal(session.session_id)
     shown.begin(journal, 0 if session.created else journal.last_seq)
+
+
+def _say_warnings(session: SessionHandle) -> None:
+    for warning in session.writer.turn.meter.warnings:
+        amount = f"{warning.spent:.6g} of {warning.allowed:.6g} {UNITS[warning.limit]}"
+        say(f"segue: the {warning.scope}'s budget is nearly spent, or more: {amount}")
 
 
 async def _awaited(value: Any, session: SessionHandle) -> Any:

@@ -16,6 +16,7 @@ from segue.fold.turns import Turn, Turns
 from segue.handlers.app import AgentApp, Handler, as_app
 from segue.handlers.running import run_handler
 from segue.ids import new_session_id
+from segue.session.budget import Budget
 from segue.session.cancelling import cancel
 from segue.session.context import session_context
 from segue.session.db import SessionDB, default_db
@@ -81,6 +82,7 @@ class Dispatcher:
         path: str | None = None,
         client_id: str | None = None,
         mode: Mode = "queue",
+        budget: Budget | None = None,
     ) -> Submitted:
         """Record what a user says, and run it when its session comes to it. `session_id` continues that session, or
         creates it under that id; None makes one. Otherwise `segue.dispatch.submit`.
@@ -88,7 +90,7 @@ class Dispatcher:
         Raises `UsageError` for a route that is not there, and what `submit` raises.
         """
         path = self.app.route(path)
-        submitted = await asyncio.to_thread(self._submit, input, session_id, path, client_id, mode)
+        submitted = await asyncio.to_thread(self._submit, input, session_id, path, client_id, mode, budget)
         self.poke(submitted.session_id)
         return submitted
 
@@ -138,6 +140,7 @@ class Dispatcher:
                     agent_id=work.path,
                     runtime=self._runtime,
                     source=self._source,
+                    budget=Budget.from_record(work.budget),
                     db=self.db,
                 ):
                     await run_handler(self.app, work.path, work.reason)
@@ -145,11 +148,18 @@ class Dispatcher:
                 self._ended.pop(session_id, asyncio.Event()).set()
 
     def _submit(
-        self, input: Any, session_id: str | None, path: str, client_id: str | None, mode: Mode
+        self,
+        input: Any,
+        session_id: str | None,
+        path: str,
+        client_id: str | None,
+        mode: Mode,
+        budget: Budget | None,
     ) -> Submitted:
         session_id = session_id or new_session_id()
         self.db.create_session(session_id, path, source=self._source)
-        return submit(self.db.journal(session_id), input, path=path, client_id=client_id, mode=mode)
+        journal = self.db.journal(session_id)
+        return submit(journal, input, path=path, client_id=client_id, mode=mode, budget=budget)
 
     def _turn(self, submitted: Submitted) -> Turn | None:
         """How a submitted turn ended; None while it has not."""

@@ -30,6 +30,8 @@ class Work(msgspec.Struct, frozen=True):
     path: str
     reason: dict[str, object] | None = None
     """Of a turn that begins; None for one that goes on."""
+    budget: dict[str, object] | None = None
+    """As it is recorded."""
 
 
 class Lane:
@@ -108,7 +110,7 @@ def next_work(journal: Journal, source: str) -> Work | None:
         return Work(turn.turn_id, turn.agent_id)
     if not pending or (turn is not None and _is_awaited(journal, turn) and pending[-1].seq < turn.ended_seq):
         return None
-    return Work(pending[0].turn_id, pending[0].agent_id, pending[0].reason)
+    return Work(pending[0].turn_id, pending[0].agent_id, pending[0].reason, pending[0].budget)
 
 
 def goes_on(journal: Journal, turn: Turn, source: str) -> bool:

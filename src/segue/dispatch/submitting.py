@@ -15,6 +15,7 @@ from segue.fold.turns import Turns
 from segue.handlers.running import user_message
 from segue.ids import new_id
 from segue.journal import Journal
+from segue.session.budget import Budget
 
 Mode = Literal["queue", "steer", "refuse"]
 
@@ -29,14 +30,20 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def submit(
-    journal: Journal, input: Any, *, path: str = "/", client_id: str | None = None, mode: Mode = "queue"
+    journal: Journal,
+    input: Any,
+    *,
+    path: str = "/",
+    client_id: str | None = None,
+    mode: Mode = "queue",
+    budget: Budget | None = None,
 ) -> Submitted:
     """Record what a user says, for the dispatcher of this store, in whatever process, to run it. Durable on return.
 
     `client_id` is the caller's own name for it: submitting it again, after a lost answer or a crash, does nothing more.
     While a turn runs, or others wait, it is done after them (`queue`), it reaches the running turn where all its calls
     are answered (`steer`), or it is refused. Only text steers, and only the handler of its own route, if that takes it,
-    as `chat_agent` does; else it is done after the others.
+    as `chat_agent` does; else it is done after the others. `budget` is what its turn may spend.
 
     Raises `UsageError` for blank input, `SessionBusy` when it is refused, `StorageError`.
     """
@@ -47,7 +54,12 @@ def submit(
     client_id = client_id or new_id("sub")
     turn_id = _turn_id(journal.session_id, client_id)
     row = TurnSubmitted(
-        client_id=client_id, reason=user_message(input), mode=mode, turn_id=turn_id, agent_id=path
+        client_id=client_id,
+        reason=user_message(input),
+        mode=mode,
+        turn_id=turn_id,
+        agent_id=path,
+        budget=None if budget is None else budget.recorded(),
     )
     is_new = not _is_known(journal, turn_id)
     if is_new and mode == "refuse":

@@ -38,6 +38,9 @@ class InvocationStarted(Event, frozen=True, kw_only=True):
     attempt: int = 1
     resumes: str = ""
     """The settled turn that this new turn resumes."""
+    budget: dict[str, Any] | None = None
+    """What the turn may spend: `{seconds?, model_calls?, tokens?, cost?, session?}`, with the same in `session` for all
+    turns of the session together. It holds for later attempts too, unless they have one of their own."""
 
 
 class NoMoreActions(Event, frozen=True, kw_only=True):
@@ -77,6 +80,31 @@ class TurnCancelled(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "TURN_CANCELLED"
     turn_id: str
     reason: str = ""
+
+
+class BudgetWarning(Event, frozen=True, kw_only=True):
+    """Four fifths of a limit are spent. Once for each limit of a turn."""
+
+    TYPE: ClassVar[str] = "BUDGET_WARNING"
+    turn_id: str
+    scope: Literal["turn", "session"]
+    limit: Literal["seconds", "model_calls", "tokens", "cost"]
+    spent: int | float
+    """Seconds, calls, tokens, or US dollars."""
+    allowed: int | float
+
+
+class UsageReported(Event, frozen=True, kw_only=True):
+    """What a turn of another session, opened inside this one, has spent on models in all: of its rows the last counts.
+    Written where this turn has a budget, which that one counts to."""
+
+    TYPE: ClassVar[str] = "USAGE_REPORTED"
+    session_id: str
+    turn_id: str
+    """The other session's."""
+    models: dict[str, Any]
+    """By model `{calls, usage?, unpriced?, uncounted?}`: how many calls, what their ends say in `usage`, how much of
+    that is of calls that do not say their cost, and how many calls do not say what they used."""
 
 
 class HeadMoved(Event, frozen=True, kw_only=True):
@@ -204,7 +232,7 @@ class CallEnded(Event, frozen=True, kw_only=True):
     error: dict[str, Any] | None = None
     """`{type, message, code?}`"""
     usage: dict[str, Any] | None = None
-    """`{input_tokens, output_tokens, ...}`"""
+    """`{input_tokens, output_tokens, ..., cost?}`; `cost` in US dollars, where a budget limits it."""
     whole: str = ""
     """Digest under `files/` of the result as JSON, when it was too large for a row, which has its beginning and end."""
 
@@ -265,6 +293,8 @@ class TurnSubmitted(Event, frozen=True, kw_only=True):
     """Of the turn that it begins; of a message that steers, its id in the conversation."""
     agent_id: str = ""
     """The route of the handler that is to run it."""
+    budget: dict[str, Any] | None = None
+    """What the turn may spend, as in INVOCATION_STARTED."""
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):

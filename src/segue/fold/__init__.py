@@ -6,6 +6,7 @@ from segue.fold.entries import INTERRUPTED, STITCH
 from segue.fold.graph import CallGraph, Node
 from segue.fold.path import active
 from segue.fold.provider import provider_messages
+from segue.fold.spending import Spending, Spent
 from segue.fold.submissions import Submission, Submissions
 from segue.fold.summary import SessionInfo, Summary, SummaryState
 from segue.fold.turns import Turn, Turns
@@ -21,6 +22,8 @@ __all__ = [
     "Node",
     "STITCH",
     "SessionInfo",
+    "Spending",
+    "Spent",
     "Submission",
     "Submissions",
     "Summary",

@@ -18,6 +18,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Shared with the envelope: never change it."""
     mode: str = "queue"
     agent_id: str = ""
+    budget: dict[str, Any] | None = None
     seq: int = 0
 
 
@@ -79,6 +80,7 @@ class Submissions:
 
     def _submitted(self, envelope: Envelope, payload: Payload) -> None:
         turn_id, reason = text_or(payload.get("turn_id")), payload.get("reason")
+        budget = payload.get("budget")
         if not turn_id or self.knows(turn_id):
             return
         self._pending[turn_id] = Submission(
@@ -87,6 +89,7 @@ class Submissions:
             reason=reason if isinstance(reason, dict) else {},
             mode=text_or(payload.get("mode")) or "queue",
             agent_id=text_or(payload.get("agent_id")),
+            budget=budget if isinstance(budget, dict) else None,
             seq=envelope.seq,
         )
 

@@ -53,11 +53,11 @@ class Usage:
             return
         if text_or(payload.get("status")) in TERMINAL:
             self._settled.add(node_id)
-        counts = _counts(payload.get("usage"))
+        counts = counts_of(payload.get("usage"))
         for total in (self._session, self._turns.setdefault(self._places[node_id][1], {})):
-            _add(total, counts)
+            add_counts(total, counts)
         for inside in self._around(node_id) if counts else ():
-            _add(self._nodes.setdefault(inside, {}), counts)
+            add_counts(self._nodes.setdefault(inside, {}), counts)
 
     def _around(self, node_id: str) -> list[str]:
         """The call and its callers, the nearest first."""
@@ -68,8 +68,8 @@ class Usage:
         return list(found)
 
 
-def _counts(usage: Any) -> Counts:
-    """The numbers in it; anything else is left out, and so are NaN and infinities, which have no sum."""
+def counts_of(usage: Any) -> Counts:
+    """The numbers in a row's `usage`; anything else is left out, and so are NaN and infinities, which have no sum."""
     given = usage.items() if type(usage) is dict else ()
     return {
         key: value
@@ -78,7 +78,8 @@ def _counts(usage: Any) -> Counts:
     }
 
 
-def _add(total: Counts, counts: Counts) -> None:
+def add_counts(total: Counts, counts: Counts) -> None:
+    """Add to `total` in place."""
     for key, value in counts.items():
         try:
             total[key] = total.get(key, 0) + value

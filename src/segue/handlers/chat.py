@@ -12,6 +12,7 @@ from segue.handlers.context import SessionContext
 from segue.models.protocol import Model, ToolCallChunk
 from segue.session import background
 from segue.session.ambient import current_runtime, require_writer
+from segue.session.budget import Budget
 from segue.session.prompt import Message, Prompt
 from segue.session.runtime import NO_MODEL, ExecOptions, Runtime, create_runtime
 from segue.session.sending import Options, Sender
@@ -27,6 +28,7 @@ def chat_agent(
     tools: Iterable[Any] = (),
     instructions: str | Callable[[SessionContext], str] = "",
     steps: int = 20,
+    budget: Budget | None = None,
     **options: Unpack[ExecOptions],
 ) -> ChatAgent:
     """A handler that answers with a model: its text and reasoning are the conversation's messages as they stream; the
@@ -35,13 +37,14 @@ def chat_agent(
 
     `model` is `dialect:name` or a model; without it the runtime's. `tools` are functions or `segue.tool`s; without them
     those of its app. `instructions` are the system message, or a function of the context that gives it, called once for
-    each invocation. `options` are those of `ExecOptions`, for each model call.
+    each invocation. `budget` is what each of its turns may spend; of another one that the turn has, the smaller limits
+    hold. `options` are those of `ExecOptions`, for each model call.
 
     Raises `DefinitionError` for a tool that cannot be one; a turn fails with the `ModelError`s, and with `StepLimit`.
     """
     if steps < 1:
         raise UsageError(f"steps={steps}: at least one is needed")
-    return ChatAgent(model, toolset(tools), instructions, steps, Options(**options))
+    return ChatAgent(model, toolset(tools), instructions, steps, budget, Options(**options))
 
 
 class ChatAgent:
@@ -54,13 +57,15 @@ class ChatAgent:
         tools: dict[str, Tool[..., Any]],
         instructions: str | Callable[[SessionContext], str],
         steps: int,
+        budget: Budget | None,
         options: Options,
     ) -> None:
         self.model, self.tools, self.instructions = model, tools, instructions
-        self.steps, self.options = steps, options
+        self.steps, self.budget, self.options = steps, budget, options
 
     async def __call__(self, context: SessionContext) -> AsyncIterator[Event]:
         turn, tools = require_writer().turn, self.tools or context.tools
+        turn.meter.limit(self.budget)
         runtime = self._runtime(turn)
         system = self.instructions if isinstance(self.instructions, str) else self.instructions(context)
         calls = ToolCalls(turn, "", tools, runtime, own_loop=True)

@@ -23,6 +23,7 @@ from segue.handlers.running import last_text, run_handler, user_message
 from segue.journal import Journal
 from segue.session.ambient import current_call_id, current_writer
 from segue.session.awaited import waiting
+from segue.session.budget import Budget
 from segue.session.context import ambient_db, session_context
 from segue.session.db import SessionDB
 from segue.session.restored import raised
@@ -43,6 +44,7 @@ def drive(
     source: str = "code",
     id_prefix: str = "adhoc",
     wait: float = 0.0,
+    budget: Budget | None = None,
     db: SessionDB | None = None,
 ) -> Drive:
     """One turn: `async for envelope in drive(app, "id", input="hello")`, or `drive(...).run()` without a loop.
@@ -61,7 +63,7 @@ def drive(
     reason = None if input is _NOTHING else user_message(input)
     if reason is not None:
         path = made.route(path)
-    options = {"runtime": runtime, "source": source, "id_prefix": id_prefix, "wait": wait}
+    options = {"runtime": runtime, "source": source, "id_prefix": id_prefix, "wait": wait, "budget": budget}
     return Drive(made, session_id, path, reason, db or ambient_db(), options)
 
 

@@ -164,6 +164,7 @@ def _usage(counts: dict[str, Any]) -> Usage:
         input_tokens=counts.get("input_tokens", 0) + read + written,
         output_tokens=counts.get("output_tokens", 0),
         cached_tokens=read,
+        cache_write_tokens=written,
         reasoning_tokens=counts.get("output_tokens_details", {}).get("thinking_tokens", 0),
     )
 

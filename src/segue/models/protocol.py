@@ -48,6 +48,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    """Of the input, those that the provider read from its cache; `cache_write_tokens` those that it put there."""
+    cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
 

@@ -27,6 +27,7 @@ from segue.session.ambient import (
     current_writer,
 )
 from segue.session.bind import bind
+from segue.session.budget import Budget
 from segue.session.db import SessionDB, default_db
 from segue.session.inside import inner_session_id, inner_turn_id, recorded_turn
 from segue.session.recovery import close_dead_turn
@@ -67,11 +68,11 @@ class session_context:
     `session_id` continues that session, or creates it under that id; None mints one, `<id_prefix>_xxxxxxxx`.
     `turn_id` names the turn: an unfinished one is resumed, a settled one raises `TurnSettled`. Without it a new turn
     begins; inside another turn, which runs again, the one that it opened here before is gone on with, and one that is
-    over is answered from the record. `runtime` is the one
-    to use; without it the enclosing context's is inherited, else one is made when first needed, unless
-    `create_runtime_if_none` is false. `source` says which entry point this is. `wait` is how many seconds to wait for
-    a session that another process is writing, before `SessionBusy`. `db` holds the session: without it that of the
-    enclosing context, else the default one.
+    over is answered from the record. `runtime` is the one to use; without it the enclosing context's is inherited, else
+    one is made when first needed, unless `create_runtime_if_none` is false. `source` says which entry point this is.
+    `wait` is how many seconds to wait for a session that another process is writing, before `SessionBusy`. `budget` is
+    what the turn may spend, and its session; without it a resumed turn has the one it had. `db` holds the session:
+    without it that of the enclosing context, else the default one.
 
     Entering the session that this code is already in joins its turn: no rows, and the outer context ends it. Leaving
     settles the turn: an exception records ERROR, Ctrl-C cancels, any other cancellation interrupts it resumably. With
@@ -90,11 +91,12 @@ class session_context:
         source: str = "code",
         id_prefix: str = "adhoc",
         wait: float = 0.0,
+        budget: Budget | None = None,
         db: SessionDB | None = None,
     ) -> None:
         self._session_id, self._agent_id, self._turn_id = session_id, agent_id, turn_id
         self._runtime, self._create, self._source = runtime, create_runtime_if_none, source
-        self._prefix, self._wait, self._db = id_prefix, wait, db
+        self._prefix, self._wait, self._budget, self._db = id_prefix, wait, budget, db
         self._tokens: list[tuple[ContextVar[Any], Token[Any]]] = []
         self._turn: Turn | None = None
         self._joined = False
@@ -120,7 +122,7 @@ class session_context:
             self._outer = outer
             self._turn_id = self._inner_turn_id(db, outer)
         session_id, created = self._ensure_session(db)
-        self._turn = self._make_turn(db.journal(session_id), session_id)
+        self._turn = self._make_turn(db.journal(session_id), session_id, outer)
         writer = SessionNodeWriter(self._turn, db, outer)
         slot = self._slot(outer)
         self._set(_store, writer)
@@ -170,6 +172,7 @@ class session_context:
                 f" before opening turn {self._turn_id}"
             )
         self._turn, self._joined = outer.turn, True
+        outer.turn.meter.limit(self._budget)
         slot = self._slot(outer)
         self._set(_current_runtime, slot)
         return SessionHandle(db, outer, slot, created=False)
@@ -193,7 +196,7 @@ class session_context:
             if db.create_session(session_id, self._agent_id, source=self._source):
                 return session_id, True
 
-    def _make_turn(self, journal: Journal, session_id: str) -> Turn:
+    def _make_turn(self, journal: Journal, session_id: str, outer: SessionNodeWriter | None) -> Turn:
         close_dead_turn(journal, self._source)
         known = None if self._turn_id is None else journal.view(Turns).get(self._turn_id)
         if known is not None and known.status in SETTLED and self._outer is None:
@@ -208,10 +211,16 @@ class session_context:
             agent_id=self._agent_id,
             source=self._source,
             attempt=1 if known is None else known.attempt + 1,
+            outer=None if outer is None else outer.turn,
         )
         turn.wait_seconds, turn.enter_call = self._wait, enter_call
         if known is not None:
             turn.go_on(known)
+        turn.budget = self._budget or turn.budget
+        if not turn.replay.settled:
+            turn.meter.limit(turn.budget)
+        turn.meter.attach()
+        turn.on_end(turn.meter.detach)
         return turn
 
     def _slot(self, outer: SessionNodeWriter | None) -> RuntimeSlot:

@@ -109,8 +109,13 @@ def _waiting(journal: Journal, turn_id: str) -> list[Turn]:
 
 
 def cancelled(journal: Journal, turn_id: str, reason: str, not_run: str) -> list[Event]:
-    """The rows that end a turn which nobody goes on with: what it waits for is decided, its open calls are answered;
-    `not_run` is what the model is told of those that never started."""
+    """The rows that cancel a turn: `closed`, and its end."""
+    return [*closed(journal, turn_id, reason, not_run), TurnCancelled(turn_id=turn_id, reason=reason)]
+
+
+def closed(journal: Journal, turn_id: str, reason: str, not_run: str) -> list[Event]:
+    """The rows that come before the end of a turn which nobody goes on with: what it waits for is decided, its open
+    calls are answered; `not_run` is what the model is told of those that never started."""
     with journal.viewing(Waits) as waits:
         kinds = {wait.id: wait.kind for wait in waits.open if wait.turn_id == turn_id}
         calls = waits.open_calls(turn_id)
@@ -118,7 +123,6 @@ def cancelled(journal: Journal, turn_id: str, reason: str, not_run: str) -> list
         *(_closed(wait_id, kind, reason) for wait_id, kind in kinds.items() if kind != "question"),
         *(_not_run(call, not_run) for call in calls if not call.started),
         *(_not_run(call, SKIPPED if call.id in kinds else STOPPED) for call in calls if call.started),
-        TurnCancelled(turn_id=turn_id, reason=reason),
     ]
 
 

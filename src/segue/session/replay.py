@@ -74,6 +74,8 @@ class Replay:
         """By caller, in order; what is used up is dropped."""
         self._entered: set[str] = set()
         """Callers whose code runs again."""
+        self.budget: dict[str, Any] | None = None
+        """What the turn may spend, as its last attempt recorded it."""
         self._again: dict[str, str] = {}
         """Call -> the recorded one in whose place it is, of those that this attempt does over."""
         self._starts: dict[str, list[int]] = {}
@@ -217,6 +219,7 @@ class Replay:
             match row.type:
                 case "INVOCATION_STARTED" if payload.get("turn_id") == turn_id:
                     self.reasons.append(payload.get("reason", {}))
+                    self.budget = payload.get("budget", self.budget)
                     now = payload.get("attempt", 1)
                     if attempt and now != attempt:
                         self._resumed.append(row.seq)

@@ -87,9 +87,7 @@ class Sender:
         """`arguments` are the node's; an unfinished `known` one is taken up. Raises what `Runtime.exec` raises."""
         request = self._request(prompt)
         node_id = new_id("node") if known is None or known.status in TERMINAL else known.id
-        digest = await asyncio.to_thread(
-            record_sent, self.turn.journal.store, self.turn.session_id, prompt, request, self.model.name
-        )
+        digest = await asyncio.to_thread(self._begun, prompt, request)
         await self.turn.append_async(self._started(node_id, arguments, digest, known))
         try:
             reply, rows = await self._with_retries(node_id, request)
@@ -97,7 +95,13 @@ class Sender:
             await self._failed(node_id, error)
             raise
         await self.turn.append_async(*rows)
+        self.turn.meter.look()
         return reply
+
+    def _begun(self, prompt: Prompt, request: ModelRequest) -> str:
+        """The digest of what is sent. Raises `BudgetExceeded`."""
+        self.turn.meter.begin(self.model.name)
+        return record_sent(self.turn.journal.store, self.turn.session_id, prompt, request, self.model.name)
 
     def _request(self, prompt: Prompt) -> ModelRequest:
         options = self._options
@@ -214,7 +218,7 @@ class Sender:
         calls = [msgspec.structs.replace(call, id=self.turn.tool_call_id(call.id)) for call in streamed.calls]
         reply, finish = Reply(streamed.node_id, "".join(streamed.texts), calls), streamed.finish
         owner = self._owner(streamed)
-        usage = None if finish.usage is None else msgspec.to_builtins(finish.usage)
+        usage = self.turn.meter.ended(self.model.name, finish.usage)
         said = MessageEnd(message_id=streamed.message_id, finish_reason=finish.reason, called_by=owner)
         ended = CallEnded(node_id=reply.node_id, status="completed", result=reply.recorded, usage=usage)
         made = [

@@ -47,6 +47,8 @@ class Tails:
         with self._changed:
             running = list(self._turns.items())
         for turn, seen in running:
+            with contextlib.suppress(SegueError):
+                turn.meter.look()
             with contextlib.suppress(SegueError):  # its own next append meets the same, and says so
                 last = turn.journal.last_seq
                 if last > seen:

@@ -47,7 +47,7 @@ async def _ended(turn: Turn, tool: Tool[..., Any], work: asyncio.Future[Any]) ->
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        if not turn.is_cancelled:
+        if not turn.is_stopped:
             raise
     await asyncio.wait([work], timeout=GRACE)
     if not work.done():

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from segue.errors import (
+    BudgetExceeded,
     Cancelled,
     ReplayDivergence,
     SegueError,
@@ -44,7 +45,9 @@ from segue.fold.turns import Turn as RecordedTurn
 from segue.fold.waits import Waits
 from segue.ids import new_id
 from segue.journal import Journal
-from segue.session.recovery import cancelled, recover, supersede
+from segue.session.budget import Budget
+from segue.session.metering import Meter
+from segue.session.recovery import cancelled, closed, recover, supersede
 from segue.session.replay import Replay
 from segue.session.tailing import tails
 from segue.stores.protocol import Lease
@@ -59,6 +62,7 @@ INTERRUPTIONS = (asyncio.CancelledError, SystemExit, GeneratorExit, ReplayDiverg
 """What ends code without anybody having cancelled the turn, or its own fault: it can be resumed."""
 
 NOT_RUN = "This call was not run: the turn was cancelled before."
+OVER_BUDGET = "This call was not run: the turn's budget was spent before."
 
 ERROR_TEXT = 32_000
 """Characters of an exception's text that are recorded."""
@@ -94,7 +98,14 @@ class Turn:
     """Thread-safe: gathered calls, tool threads and the writer's owner append through one turn."""
 
     def __init__(
-        self, journal: Journal, *, turn_id: str, agent_id: str, source: str, attempt: int = 1
+        self,
+        journal: Journal,
+        *,
+        turn_id: str,
+        agent_id: str,
+        source: str,
+        attempt: int = 1,
+        outer: Turn | None = None,
     ) -> None:
         self.journal, self.session_id = journal, journal.session_id
         self.turn_id, self.agent_id, self.source, self.attempt = turn_id, agent_id, source, attempt
@@ -117,6 +128,9 @@ class Turn:
         """Why this attempt runs, where no root call says it."""
         self.handled = False
         """Whether a handler runs it: the conversation is what the handler yields, and its calls are no exchanges."""
+        self.budget: Budget | None = None
+        """What it may spend, as it was opened; recorded with each attempt."""
+        self.meter: Meter = Meter(self, None if outer is None else outer.meter)
         self.invocation_id = ""
         """Of the last INVOCATION_STARTED."""
         self._opened: Counter[str] = Counter()
@@ -126,7 +140,8 @@ class Turn:
         """Wait id -> session, of waits of turns that were opened inside."""
         self._diverged: ReplayDivergence | None = None
         self._in_flight: set[Future[Any] | asyncio.Task[Any]] = set()
-        self._cancelled: Cancelled | None = None
+        self._stopped: Cancelled | BudgetExceeded | None = None
+        """What has ended it, whatever its code makes of that."""
         self._task: asyncio.Task[Any] | None = None
         """The task that the turn's code runs in, where it is known: cancelled with the turn."""
         self._is_struck = False
@@ -215,6 +230,7 @@ class Turn:
             if self.attempt == 1:
                 supersede(self.journal, lease, self.turn_id)
             self._lease, self._lease_ahead = lease, None
+            self.meter.start()
             tails.add(self)
         self.invocation_id = new_id("inv")
         return InvocationStarted(
@@ -224,6 +240,7 @@ class Turn:
             agent_id=self.agent_id,
             source=self.source,
             attempt=self.attempt,
+            budget=None if self.budget is None else self.budget.recorded(),
         )
 
     def _require_as_found(self) -> None:
@@ -271,15 +288,15 @@ class Turn:
         self.handled = recorded.reason.get("kind") == "user_message"
         rows, settled = self.journal.read(recorded.started_seq - 1), recorded.status in SETTLED
         self.replay = Replay(rows, self.turn_id, handled=self.handled, settled=settled)
-        self.reason = self.replay.reason()
+        self.reason, self.budget = self.replay.reason(), Budget.from_record(self.replay.budget)
         if recorded.status == "cancelled":
-            self._cancelled = Cancelled(f"turn {self.turn_id} of session {self.session_id} was cancelled")
+            self._stopped = Cancelled(f"turn {self.turn_id} of session {self.session_id} was cancelled")
 
     def _more_than_recorded(self) -> BaseException:
         """What a program gets that goes further than its settled turn did."""
         with self._lock:
-            if self._cancelled is not None:
-                return self._cancelled
+            if self._stopped is not None:
+                return self._stopped
             self._diverged = self._diverged or ReplayDivergence(
                 f"turn {self.turn_id} of session {self.session_id} is over, and did not do what the program does now:"
                 " run the code as it was, or start a new turn"
@@ -371,13 +388,14 @@ class Turn:
                     self.wait_opened(wait_id, caller)
 
     def check(self, caller: str) -> None:
-        """Called before each new step: a turn that waits or was cancelled goes no further. Raises `Suspended`,
-        `Cancelled`."""
+        """Called before each new step: a turn that waits, was cancelled, or is over its budget goes no further. Raises
+        `Suspended`, `Cancelled`, `BudgetExceeded`."""
+        self.meter.require_time()
         with self._lock:
             if self._diverged is not None:
                 raise self._diverged
-            if self._cancelled is not None:
-                raise self._cancelled
+            if self._stopped is not None:
+                raise self._stopped
             if self._waits:
                 self._stop(caller)
                 raise self._suspended_signal()
@@ -407,12 +425,12 @@ class Turn:
         self._in_flight.add(step)
         step.add_done_callback(self._in_flight.discard)
         try:
-            if self._cancelled is not None:  # before this step was in flight
+            if self._stopped is not None:  # before this step was in flight
                 step.cancel()
             return await asyncio.shield(asyncio.wrap_future(step) if isinstance(step, Future) else step)
         except asyncio.CancelledError as error:
-            if self._cancelled is not None:
-                raise self._cancelled from error
+            if self._stopped is not None:
+                raise self._stopped from error
             if not self._waits:
                 step.cancel()
             raise
@@ -420,13 +438,17 @@ class Turn:
     # --- cancelling -----------------------------------------------------------------------------------------------
 
     def cancel(self, reason: str) -> None:
-        """Somebody asked for it: no new step begins, those in flight are cancelled, and the task that opened the turn.
-        It ends as cancelled whatever its code makes of that. Called from any thread."""
+        """Somebody asked for it. Called from any thread."""
+        self.stop(Cancelled(reason))
+
+    def stop(self, why: Cancelled | BudgetExceeded, *, at_once: bool = True) -> None:
+        """No new step begins; `at_once`, those in flight are cancelled, and the task that opened the turn. It ends as
+        cancelled or failed whatever its code makes of that. Called from any thread."""
         with self._lock:
-            if self.ended or self._cancelled is not None:
+            if self.ended or self._stopped is not None:
                 return
-            self._cancelled = Cancelled(reason)
-            steps, task = list(self._in_flight), self._task
+            self._stopped = why
+            steps, task = (list(self._in_flight), self._task) if at_once else ([], None)
         for step in steps:
             _cancel(step)
         if task is not None:
@@ -449,8 +471,8 @@ class Turn:
         return struck
 
     @property
-    def is_cancelled(self) -> bool:
-        return self._cancelled is not None
+    def is_stopped(self) -> bool:
+        return self._stopped is not None
 
     def _stop(self, caller: str) -> None:
         frame = self._frames.get(caller)
@@ -528,7 +550,7 @@ class Turn:
         while True:
             try:
                 await self.land_async()
-                if self._is_stopped:
+                if self._lands_first:
                     await asyncio.to_thread(self._land)
                 return
             except asyncio.CancelledError:
@@ -536,8 +558,8 @@ class Turn:
                     raise
 
     @property
-    def _is_stopped(self) -> bool:
-        return bool(self._waits) or self._cancelled is not None
+    def _lands_first(self) -> bool:
+        return bool(self._waits) or self._stopped is not None
 
     def _left(self, error: BaseException | None) -> bool:
         """Whether there is nothing to do now: ended already, or held open by a bound generator."""
@@ -549,7 +571,7 @@ class Turn:
 
     async def land_async(self) -> None:
         """Let the steps in flight of a suspended turn come to their end; also before their loop is left."""
-        while self._is_stopped and (mine := [step for step in list(self._in_flight) if _lives_here(step)]):
+        while self._lands_first and (mine := [step for step in list(self._in_flight) if _lives_here(step)]):
             await asyncio.wait(
                 [asyncio.wrap_future(step) if isinstance(step, Future) else step for step in mine]
             )
@@ -562,7 +584,9 @@ class Turn:
     def _land(self) -> None:
         """The same for those of other threads. A tool on a loop that this thread itself runs, or that is closed, cannot
         be waited for: it then has an unknown outcome."""
-        while self._is_stopped and (others := [step for step in list(self._in_flight) if not _is_lost(step)]):
+        while self._lands_first and (
+            others := [step for step in list(self._in_flight) if not _is_lost(step)]
+        ):
             step = others[0]
             wait([step]) if isinstance(step, Future) else _wait_for_task(step)
 
@@ -597,8 +621,11 @@ class Turn:
     def _ending(self, error: BaseException | None) -> list[Event]:
         if self._diverged is not None:
             return [SessionError(message=str(self._diverged), code="interrupted", turn_id=self.turn_id)]
-        if self._cancelled is not None:
-            return cancelled(self.journal, self.turn_id, str(self._cancelled), NOT_RUN)
+        if isinstance(self._stopped, Cancelled):
+            return cancelled(self.journal, self.turn_id, str(self._stopped), NOT_RUN)
+        if self._stopped is not None:
+            left = closed(self.journal, self.turn_id, self._stopped.code, OVER_BUDGET)
+            return [*left, *_failed(self._stopped, self.turn_id)]
         if self._waits:
             return [TurnSuspended(turn_id=self.turn_id, waits=list(self._waits), elsewhere=self._elsewhere)]
         if isinstance(error, Suspended):  # of a session that was not opened inside this turn
@@ -612,7 +639,7 @@ class Turn:
         if isinstance(error, INTERRUPTIONS):
             message = f"interrupted by {type(error).__name__}"
             return [SessionError(message=message, code="interrupted", turn_id=self.turn_id)]
-        return [Error(message=error_text(error), code=error_code(error)), NoMoreActions(turn_id=self.turn_id)]
+        return _failed(error, self.turn_id)
 
     def _report_leftovers(self) -> None:
         for node in self.replay.leftovers():
@@ -624,8 +651,8 @@ class Turn:
     def signal(self) -> BaseException | None:
         """What an ended turn is to be left with, whatever its code gave: the signal when it is suspended or cancelled,
         the error when its program diverged from the record."""
-        if self._diverged is not None or self._cancelled is not None:
-            return self._diverged or self._cancelled
+        if self._diverged is not None or self._stopped is not None:
+            return self._diverged or self._stopped
         return self._suspended_signal() if self._waits else None
 
     def _close(self) -> None:
@@ -643,6 +670,10 @@ class Turn:
         finally:
             for action in self._on_end:
                 action()
+
+
+def _failed(error: BaseException, turn_id: str) -> list[Event]:
+    return [Error(message=error_text(error), code=error_code(error)), NoMoreActions(turn_id=turn_id)]
 
 
 def _cancel(step: Future[Any] | asyncio.Task[Any]) -> None:

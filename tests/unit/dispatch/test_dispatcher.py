@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from handling import Desk
 
-from segue import AgentApp, SessionContext, chat_agent, drive, events, tool
+from segue import AgentApp, Budget, SessionContext, chat_agent, drive, events, tool
 from segue.dispatch import Dispatcher, submit
 from segue.errors import SessionBusy, UsageError
 from segue.models.scripted import Scripted
@@ -462,3 +462,43 @@ async def test_what_is_decided_in_a_sub_agents_session_lets_the_turn_go_on(db: S
         while (turn := db.turns("s").all[-1]).status != "completed":
             await asyncio.sleep(0.01)
     assert (turn.attempt, ran, desk.told()[-1]) == (2, ["a poem"], ("assistant", "done"))
+
+
+# --- budgets ---
+
+
+async def test_a_submitted_turn_spends_no_more_than_it_may_and_the_next_one_runs(
+    db: SessionDB, desk: Desk
+) -> None:
+    agent, looking, go_on, model = busy_agent(db, LOOKS, LOOKS, LOOKS, "next")
+    go_on.set()
+    async with agent as dispatcher:
+        first = await dispatcher.submit("look", "s", budget=Budget(model_calls=2))
+        second = await dispatcher.submit("and now?", "s")
+        assert (await dispatcher.finished(first)).status == "failed"
+        assert (await dispatcher.finished(second)).status == "completed"
+    assert [row["code"] for row in desk.payloads("ERROR")] == ["budget_exceeded"]
+    assert (looking.is_set(), len(model.requests)) == (True, 4)
+
+
+async def test_the_budget_of_what_was_queued_outlives_the_process(db: SessionDB, desk: Desk) -> None:
+    db.create_session("s")
+    submit(db.journal("s"), "look", budget=Budget(model_calls=1))
+    agent, _, go_on, model = busy_agent(db, LOOKS, "never asked")
+    go_on.set()
+    async with agent as dispatcher:
+        await dispatcher.drained()
+    assert (desk.statuses(), len(model.requests)) == (["failed"], 1)
+
+
+async def test_a_session_whose_budget_is_spent_refuses_every_turn_and_is_not_stuck(
+    db: SessionDB, desk: Desk
+) -> None:
+    app, model = AgentApp(), Scripted(["one", "two", "three"])
+    app.agent_route("/")(chat_agent(model, budget=Budget(session=Budget(model_calls=2))))
+    async with Dispatcher(app, db=db) as dispatcher:
+        for number in range(5):
+            await dispatcher.submit(f"{number}", "s")
+        await dispatcher.drained()
+    assert desk.statuses() == ["completed", "completed", "failed", "failed", "failed"]
+    assert len(model.requests) == 2
