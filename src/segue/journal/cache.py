@@ -23,7 +23,7 @@ from segue.events import json_text
 from segue.events.envelope import Envelope
 from segue.stores.protocol import Store
 
-VERSION = 4
+VERSION = 3
 """Of what rows fold to, and of how that is saved: to be raised when either changes."""
 ROWS = 250
 """How many rows a record stands for, at least; so a cold open may have to fold about as many."""

@@ -171,7 +171,7 @@ async def test_cached_tokens_count_as_input_too() -> None:
     usage["output_tokens_details"] = {"thinking_tokens": 4}  # type: ignore[assignment]
     with serving(Answer(events=reply(text("ok"), usage=usage))) as server:
         finish = (await ask(server, request()))[-1]
-    assert finish == Finish("stop", Usage(113, 7, 100, 4), "claude-test-1")
+    assert finish == Finish("stop", Usage(113, 7, 100, 10, 4), "claude-test-1")
 
 
 async def test_messages_are_converted_and_merged_to_alternate() -> None:
